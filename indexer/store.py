@@ -1,0 +1,473 @@
+"""The index folder: what is in it, how it is opened, how a finished build replaces it.
+
+``manifest.json`` is the commit point. It names every data file, and data files carry a part of their own checksum in
+their names, so a new generation never touches the old one's files: whoever opened the old manifest keeps reading
+the old files, and one rename makes the new generation the current one. ``images.parquet`` is a second name of the
+current ledger, for people and other tools.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from indexer.encoder import EncoderSpec
+from indexer.errors import IndexerError
+from indexer.sketch import Codes, Precision, Sketcher
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+LEDGER = "images.parquet"
+WHOLE_CHECK_BYTES = 1 << 30
+"""Up to this size, opening an index checks every byte (about half a second a GiB); beyond it, sizes and headers.
+``beside verify`` always checks every byte."""
+
+_INT8_OFFSET = 128  # FAISS stores signed bytes as unsigned ones, 128 higher.
+
+LEDGER_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("content_hash", pa.string()),
+        pa.field("bytes", pa.int64()),
+        pa.field("width", pa.int32()),
+        pa.field("height", pa.int32()),
+        pa.field("orientation", pa.int8()),
+        pa.field("format", pa.string()),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+    ]
+)
+"""One row a file that looked like a picture, in id order. ``status`` is ``indexed`` or ``unreadable``; the n-th
+indexed row owns row n of the vectors."""
+
+
+class IndexMissing(IndexerError):
+    """There is no finished index at the place that was named."""
+
+
+class IndexDamaged(IndexerError):
+    """A file of the index is not what the manifest says."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file as the manifest knows it."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Where a sketch's basis and lambda come from.
+
+    Attributes
+    ----------
+    lam : float
+        std(native) / std(displacement) over random word pairs; the unit of displacement.
+    native_std, displacement_std : float
+        Root mean square over the pairs of the standard deviation over the images.
+    images : int
+        Images of the collection the basis and lambda were fitted on.
+    pairs : int
+        Word pairs.
+    """
+
+    lam: float
+    native_std: float
+    displacement_std: float
+    images: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index is, in one file.
+
+    Attributes
+    ----------
+    format : int
+        Version of the folder's layout.
+    created : str
+        UTC, ISO 8601.
+    image_root : str
+        Absolute path of the indexed folder.
+    encoder : EncoderSpec
+    k : int
+        Sketch components an axis.
+    precision : Precision
+    calibration : Calibration
+    indexed : int
+        Images with vectors.
+    unreadable : Mapping[str, int]
+        Files without, by reason.
+    files : Mapping[str, DataFile]
+        ``native``, ``sketch``, ``basis``, ``ledger``.
+    """
+
+    format: int
+    created: str
+    image_root: str
+    encoder: EncoderSpec
+    k: int
+    precision: Precision
+    calibration: Calibration
+    indexed: int
+    unreadable: Mapping[str, int]
+    files: Mapping[str, DataFile]
+
+    def to_json(self) -> str:
+        """As written to disk."""
+        calibration = asdict(self.calibration)
+        calibration["lambda"] = calibration.pop("lam")
+        return json.dumps(
+            {
+                "format": self.format,
+                "created": self.created,
+                "image_root": self.image_root,
+                "encoder": self.encoder.to_dict(),
+                "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
+                "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
+                "files": {role: asdict(file) for role, file in self.files.items()},
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            It is something else.
+        """
+        values: dict[str, Any] = json.loads(text)
+        if values["format"] != FORMAT:
+            raise ValueError(f"format {values['format']}; this version reads format {FORMAT}")
+        sketch = dict(values["sketch"])
+        return cls(
+            format=values["format"],
+            created=values["created"],
+            image_root=values["image_root"],
+            encoder=EncoderSpec.from_dict(values["encoder"]),
+            k=sketch.pop("k"),
+            precision=Precision(sketch.pop("precision")),
+            calibration=Calibration(lam=sketch.pop("lambda"), **sketch),
+            indexed=values["counts"]["indexed"],
+            unreadable=values["counts"]["unreadable"],
+            files={role: DataFile(**file) for role, file in values["files"].items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """An opened index: facts in memory, vectors memory-mapped, read-only.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : Manifest
+    ledger : pyarrow.Table
+        :data:`LEDGER_SCHEMA`, in id order.
+    sketcher : Sketcher
+    """
+
+    folder: Path
+    manifest: Manifest
+    ledger: pa.Table
+    images: pa.Table
+    """The indexed rows of the ledger: row n here owns row n of the vectors."""
+    sketcher: Sketcher
+    _native: faiss.IndexFlatIP
+    _sketch: faiss.IndexScalarQuantizer
+
+    def __len__(self) -> int:
+        return self.manifest.indexed
+
+    @property
+    def faiss_native(self) -> faiss.IndexFlatIP:
+        """The native vectors as FAISS opened them."""
+        return self._native
+
+    def native(self) -> NDArray[np.float32]:
+        """Embeddings of all images, mapped from disk.
+
+        Returns
+        -------
+        native : (N, D) float32, read-only
+            Unit rows in id order. Not aligned to its item size (FAISS's header is 45 bytes): copy what goes into a
+            matrix product. Valid as long as this index is.
+        """
+        dim = self.manifest.encoder.dim
+        if not len(self):
+            return np.zeros((0, dim), dtype=np.float32)
+        view: NDArray[np.float32] = faiss.rev_swig_ptr(self._native.get_xb(), len(self) * dim)
+        view.flags.writeable = False
+        return view.reshape(len(self), dim)
+
+    def sketch(self, rows: NDArray[np.intp] | slice = slice(None)) -> Codes:
+        """Quantised moments.
+
+        Parameters
+        ----------
+        rows : (R,) int or slice
+            Which images; all by default.
+
+        Returns
+        -------
+        codes : (R, 2, K) int8 or float16
+            A copy. ``sketcher.decode`` gives the moments.
+        """
+        k = self.manifest.k
+        fp16 = self.manifest.precision is Precision.FP16
+        width = 2 * k * (2 if fp16 else 1)
+        if not len(self):
+            return np.zeros((0, 2, k), dtype=np.float16 if fp16 else np.int8)
+        raw = faiss.rev_swig_ptr(self._sketch.codes.data(), len(self) * width).reshape(len(self), width)[rows]
+        if fp16:
+            return np.ascontiguousarray(raw).view(np.float16).reshape(-1, 2, k)
+        return (raw ^ np.uint8(_INT8_OFFSET)).view(np.int8).reshape(-1, 2, k)
+
+
+def open_index(folder: Path) -> Index:
+    """Open the current generation of an index.
+
+    Parameters
+    ----------
+    folder : Path
+        What ``beside index --out`` wrote.
+
+    Raises
+    ------
+    IndexMissing
+        No finished index there.
+    IndexDamaged
+        A file is missing, cut or changed, or of a layout this version does not read.
+    """
+    while True:
+        manifest = read_manifest(folder)
+        try:
+            return _open(folder, manifest)
+        except IndexDamaged:
+            # A rebuild may have replaced the generation between the two reads; only a manifest that still stands
+            # makes the damage real.
+            if read_manifest(folder) == manifest:
+                raise
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest alone.
+
+    Raises
+    ------
+    IndexMissing, IndexDamaged
+    """
+    path = folder / MANIFEST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise IndexMissing(
+            f"{folder} is not an index",
+            expected=f"a folder with {MANIFEST}",
+            fix=f"Build one: beside index IMAGES --out {folder}",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise IndexDamaged(f"{path} cannot be read", came=str(error), fix=_REBUILD) from error
+    try:
+        return Manifest.from_json(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise IndexDamaged(f"{path} is not a manifest of this version", came=str(error), fix=_REBUILD) from error
+
+
+def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
+    """Hold a data file against the manifest.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether to read every byte.
+
+    Raises
+    ------
+    IndexDamaged
+    """
+    path = folder / file.name
+    try:
+        size = path.stat().st_size
+        if size != file.bytes:
+            raise IndexDamaged(
+                f"{path} is damaged", expected=f"{file.bytes} bytes", came=f"{size} bytes", fix=_REBUILD
+            )
+        if whole and (came := sha256_of(path)) != file.sha256:
+            raise IndexDamaged(f"{path} is damaged", expected=f"SHA-256 {file.sha256}", came=came, fix=_REBUILD)
+    except OSError as error:
+        raise IndexDamaged(f"{path} cannot be read", came=error.strerror or str(error), fix=_REBUILD) from error
+
+
+def write_index(
+    folder: Path,
+    *,
+    image_root: Path,
+    encoder: EncoderSpec,
+    sketcher: Sketcher,
+    calibration: Calibration,
+    native: NDArray[np.float32],
+    codes: Codes,
+    ledger: pa.Table,
+    created: str,
+) -> Manifest:
+    """Write a new generation and make it the current one.
+
+    Parameters
+    ----------
+    native : (N, D) float32
+        Unit rows in id order.
+    codes : (N, 2, K) int8 or float16
+        In the same order.
+    ledger : pyarrow.Table
+        :data:`LEDGER_SCHEMA` in id order, N rows of it with status ``indexed``.
+
+    Returns
+    -------
+    Manifest
+        As it is now on disk.
+    """
+    n, dim = native.shape
+    flat = faiss.IndexFlatIP(dim)
+    flat.add(np.ascontiguousarray(native, dtype=np.float32))
+    fp16 = sketcher.precision is Precision.FP16
+    kind = faiss.ScalarQuantizer.QT_fp16 if fp16 else faiss.ScalarQuantizer.QT_8bit_direct_signed
+    quantised = faiss.IndexScalarQuantizer(2 * sketcher.k, kind, faiss.METRIC_INNER_PRODUCT)
+    quantised.add(codes.reshape(n, 2 * sketcher.k).astype(np.float32))
+    basis = {"components": sketcher.components, "scale": sketcher.scale}
+    files = {
+        "native": _add(folder, "native", ".faiss", lambda p: faiss.write_index(flat, str(p))),
+        "sketch": _add(folder, "sketch", ".faiss", lambda p: faiss.write_index(quantised, str(p))),
+        "basis": _add(folder, "basis", ".safetensors", lambda p: save_file(basis, p)),
+        "ledger": _add(folder, "images", ".parquet", lambda p: pq.write_table(ledger, p, compression="zstd")),
+    }
+    status, counts = np.unique(ledger["reason"].drop_null().to_numpy(zero_copy_only=False), return_counts=True)
+    manifest = Manifest(
+        format=FORMAT,
+        created=created,
+        image_root=str(image_root),
+        encoder=encoder,
+        k=sketcher.k,
+        precision=sketcher.precision,
+        calibration=calibration,
+        indexed=n,
+        unreadable={str(reason): int(count) for reason, count in zip(status, counts, strict=True)},
+        files=files,
+    )
+    write_atomically(folder / MANIFEST, lambda p: p.write_text(manifest.to_json(), encoding="utf-8"))
+    write_atomically(folder / LEDGER, lambda p: _second_name(folder / files["ledger"].name, p))
+    _drop_other_generations(folder, keep={file.name for file in files.values()})
+    return manifest
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Make a file appear whole or not at all, even if the machine stops.
+
+    Parameters
+    ----------
+    path : Path
+        Final name.
+    write : callable
+        Writes the content to the path it is given, in the same folder.
+    """
+    # Not hidden and not random: a left-over of a killed build is overwritten by the next one instead of piling up.
+    temporary = path.with_name(f"{path.name}.part")
+    temporary.unlink(missing_ok=True)
+    write(temporary)
+    _sync(temporary)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, as hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_REBUILD = "Build the index again: beside index IMAGES --out the same folder, after removing it."
+
+
+def _open(folder: Path, manifest: Manifest) -> Index:
+    files = manifest.files
+    whole = sum(file.bytes for file in files.values()) <= WHOLE_CHECK_BYTES
+    for file in files.values():
+        check_file(folder, file, whole=whole)
+    try:
+        native = faiss.read_index(str(folder / files["native"].name), faiss.IO_FLAG_MMAP_IFC)
+        sketch = faiss.read_index(str(folder / files["sketch"].name), faiss.IO_FLAG_MMAP_IFC)
+        basis = load_file(folder / files["basis"].name)
+        ledger = pq.read_table(folder / files["ledger"].name, schema=LEDGER_SCHEMA)
+        images = ledger.filter(pa.compute.equal(ledger["status"], "indexed"))
+        sketcher = Sketcher(basis["components"], basis["scale"], manifest.precision)
+    except (RuntimeError, OSError, SafetensorError, KeyError, pa.ArrowException) as error:
+        raise IndexDamaged(f"{folder} cannot be opened", came=str(error).splitlines()[0], fix=_REBUILD) from error
+    shapes = {
+        "native": ((native.ntotal, native.d), (manifest.indexed, manifest.encoder.dim)),
+        "sketch": ((sketch.ntotal, sketch.d), (manifest.indexed, 2 * manifest.k)),
+        "basis": (sketcher.components.shape, (manifest.k, manifest.encoder.dim)),
+        "ledger": ((images.num_rows,), (manifest.indexed,)),
+    }
+    for role, (came, expected) in shapes.items():
+        if came != expected:
+            raise IndexDamaged(f"{folder}: {role} does not fit the manifest", expected=expected, came=came, fix=_REBUILD)
+    return Index(folder, manifest, ledger, images, sketcher, native, sketch)
+
+
+def _add(folder: Path, stem: str, suffix: str, write: Callable[[Path], object]) -> DataFile:
+    """Write a data file under a name that holds a part of its checksum."""
+    temporary = folder / f"{stem}{suffix}.part"
+    write(temporary)
+    _sync(temporary)
+    digest = sha256_of(temporary)
+    file = DataFile(f"{stem}-{digest[:12]}{suffix}", temporary.stat().st_size, digest)
+    temporary.replace(folder / file.name)
+    _sync(folder)
+    return file
+
+
+def _second_name(path: Path, name: Path) -> None:
+    try:
+        name.hardlink_to(path)
+    except OSError:  # not every file system has links
+        name.write_bytes(path.read_bytes())
+
+
+def _drop_other_generations(folder: Path, *, keep: set[str]) -> None:
+    for stem, suffix in (("native", ".faiss"), ("sketch", ".faiss"), ("basis", ".safetensors"), ("images", ".parquet")):
+        for path in folder.glob(f"{stem}-*{suffix}"):
+            if path.name not in keep:
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
