@@ -1,7 +1,8 @@
 """Errors of the indexer: one base to catch, few leaves, each keeping its fields.
 
-A message says what is wrong, what was expected, what came, what is allowed and what to do, on one line. Errors
-cross process borders (decoding runs in worker processes), so every leaf must survive pickling with its fields.
+A message says what is wrong, what was expected, what came, what is allowed and what to do, on one line.
+Errors cross process borders (decoding runs in worker processes), so every leaf must survive pickling with
+its fields.
 """
 
 from __future__ import annotations
@@ -110,3 +111,25 @@ class UnreadableImage(IndexerError):
         self.name = name
         where = f"{name}: " if name else ""
         super().__init__(f"{where}{reason.value.replace('_', ' ')}: {detail}", fix=fix)
+
+
+class UnusableFolder(IndexerError):
+    """The folder of pictures itself cannot be read, so there is nothing to begin with.
+
+    Parameters
+    ----------
+    folder : str
+        The folder as the user wrote it.
+    came : str
+        What is there instead.
+    """
+
+    def __init__(self, folder: str, came: str) -> None:
+        self.folder = folder
+        super().__init__(
+            folder, expected="a folder of pictures", came=came, fix="Name a folder that you can read."
+        )
+
+
+class BadName(IndexerError):
+    """A relative path or an image id that no scan can have written."""
