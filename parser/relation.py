@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 __all__ = ["ParsedQuery", "Position", "Relation", "SpatialRelation", "Unscored"]
 
@@ -73,7 +74,9 @@ class SpatialRelation:
 
     def __post_init__(self) -> None:
         if isinstance(self.relation, Relation) != (self.object is not None):
-            raise ValueError(f"{self.relation!s} with object={self.object!r}: a relation has an object, a position none")
+            raise ValueError(
+                f"{self.relation!s} with object={self.object!r}: a relation has an object, a position none"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +115,16 @@ class ParsedQuery:
     relations: tuple[SpatialRelation, ...] = ()
     unscored: tuple[Unscored, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists and strings: the form that the command line and the HTTP interface print."""
+        return {
+            "query": self.query,
+            "relations": [
+                {"subject": fact.subject, "relation": str(fact.relation)}
+                | ({} if fact.object is None else {"object": fact.object})
+                for fact in self.relations
+            ],
+            "unscored": [{"phrase": note.phrase, "reason": note.reason} for note in self.unscored],
+            "warnings": list(self.warnings),
+        }

@@ -1,0 +1,394 @@
+"""A sentence as a short row of items: noun phrases, verbs, place phrases and the small words between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+
+from parser import words
+from parser.lexicon import Role
+from parser.phrases import Phrase
+
+__all__ = ["Chunk", "Kind", "chunk", "doubtful"]
+
+
+class Kind(Enum):
+    """What an item is to the grammar."""
+
+    NOUN = "noun phrase"
+    VERB = "verb"
+    AUXILIARY = "auxiliary"
+    PLACE = "place phrase"
+    PREPOSITION = "preposition"
+    CONJUNCTION = "and, or"
+    COMMA = "comma"
+    BREAK = "end of a sentence"
+    SUBORDINATOR = "while, but"
+    RELATIVE = "who, that, which"
+    QUESTION = "what, who"
+    THERE = "there"
+    NEGATOR = "not, without"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One item of the row.
+
+    Attributes
+    ----------
+    kind : Kind
+        What it is.
+    text : str
+        Its words; a noun phrase without leading articles and possessives.
+    full : str
+        A noun phrase with them.
+    head : str
+        Last word of a noun phrase before its first "of"; the dictionary form of a verb; the word itself otherwise.
+    phrase : Phrase or None
+        What a place phrase says.
+    form : str
+        Inflection of a verb: base, s, ing or ed.
+    negative : bool
+        A noun phrase that begins with "no".
+    pronoun : bool
+        A noun phrase that stands for another one.
+    nameless : bool
+        A noun phrase that names nothing: "something", "what".
+    owned : bool
+        A noun phrase that begins with a possessive.
+    start : int
+        First word of the item.
+    inner, action : Chunk or None
+        For "man holding an umbrella": the umbrella and the holding.
+    """
+
+    kind: Kind
+    text: str = ""
+    full: str = ""
+    head: str = ""
+    phrase: Phrase | None = None
+    form: str = ""
+    negative: bool = False
+    pronoun: bool = False
+    nameless: bool = False
+    owned: bool = False
+    start: int = 0
+    inner: Chunk | None = None
+    action: Chunk | None = None
+    parts: list[Chunk] = field(default_factory=list)
+
+
+_SIGNS = {",": Kind.COMMA, "-": Kind.COMMA, "–": Kind.COMMA, "—": Kind.COMMA, ":": Kind.COMMA, "(": Kind.COMMA, ")": Kind.COMMA,
+          "+": Kind.CONJUNCTION, "&": Kind.CONJUNCTION}  # fmt: skip
+_BREAKS = frozenset(".;!?|/…")
+_LATIN_END = 0x250
+
+
+def _foreign(word: str) -> bool:
+    return not word.isascii() and any(ord(letter) >= _LATIN_END for letter in word)
+
+
+def chunk(tokens: list[str], phrases: list[Phrase], verbs: Collection[int] = ()) -> list[Chunk]:
+    """Cut a sentence into items.
+
+    Parameters
+    ----------
+    tokens : list of str
+        Words and signs.
+    phrases : list of Phrase
+        Place phrases and idioms found in them.
+    verbs : collection of int
+        Indices of doubtful words that a tagger took for verbs.
+
+    Returns
+    -------
+    list of Chunk
+        In the order of the text. Adverbs and asides are left out.
+    """
+    return _Cutter(tokens, phrases, verbs).run()
+
+
+def doubtful(tokens: list[str], phrases: list[Phrase]) -> list[int]:
+    """Words before a place phrase that may end a noun phrase or be a verb, which the word lists cannot tell."""
+    cutter = _Cutter(tokens, phrases, ())
+    cutter.run()
+    return cutter.doubtful
+
+
+class _Cutter:
+    def __init__(self, tokens: list[str], phrases: list[Phrase], verbs: Collection[int]) -> None:
+        self.tokens = tokens
+        self.phrases = {p.start: p for p in phrases if p.entry.role is not Role.IDIOM}
+        self.idiom = {i for p in phrases if p.entry.role is Role.IDIOM for i in range(p.start, p.end)}
+        self.verbs = verbs
+        self.doubtful: list[int] = []
+        self.items: list[Chunk] = []
+
+    def run(self) -> list[Chunk]:
+        i = 0
+        while i < len(self.tokens):
+            i = self._step(i)
+        return self.items
+
+    def _add(self, kind: Kind, i: int, head: str = "") -> int:
+        self.items.append(Chunk(kind, text=self.tokens[i], head=head or self.tokens[i], start=i))
+        return i + 1
+
+    def _after(self, *kinds: Kind) -> bool:
+        return bool(self.items) and self.items[-1].kind in kinds
+
+    def _step(self, i: int) -> int:  # noqa: PLR0911, PLR0912 - one branch for each word class
+        token = self.tokens[i]
+        phrase = self.phrases.get(i)
+        if phrase is not None:
+            if phrase.entry.role is not Role.ASIDE:
+                text = " ".join(self.tokens[phrase.start : phrase.end])
+                self.items.append(Chunk(Kind.PLACE, text=text, phrase=phrase, start=i))
+            return phrase.end
+        if i in self.idiom:
+            return self._noun(i)
+        if token in _SIGNS:
+            return self._add(_SIGNS[token], i)
+        if token in _BREAKS or _foreign(token):
+            return self._add(Kind.BREAK, i)
+        if not token[0].isalnum():
+            return i + 1
+        if token in words.CONJUNCTIONS:
+            return self._add(Kind.CONJUNCTION, i)
+        if token in words.SUBORDINATORS:
+            return self._add(Kind.SUBORDINATOR, i)
+        if token == "no":
+            return self._noun(i)
+        if token in words.NEGATORS:
+            return self._add(Kind.NEGATOR, i)
+        if token in words.AUXILIARIES:
+            return self._add(Kind.AUXILIARY, i)
+        if token == "there":
+            return self._add(Kind.THERE, i)
+        if token in words.RELATIVES and self._after(Kind.NOUN):
+            return self._add(Kind.RELATIVE, i)
+        if token in words.QUESTIONS or token == "which":
+            return self._question(i)
+        if (token in words.PRONOUNS and token != "her") or (token == "her" and not self._nounish(i + 1)):
+            self.items.append(Chunk(Kind.NOUN, text=token, full=token, head=token, pronoun=True, start=i))
+            return i + 1
+        if token in words.INDEFINITE and not (token in ("one", "all", "other") and self._nounish(i + 1)):
+            self.items.append(Chunk(Kind.NOUN, text=token, full=token, head=token, nameless=True, start=i))
+            return i + 1
+        if token in words.PREPOSITIONS and not (token == "like" and self._after(Kind.AUXILIARY)):
+            return self._add(Kind.PREPOSITION, i)
+        if token in words.ADVERBS or (
+            token.endswith("ly")
+            and len(token) > 4
+            and token not in words.NOUNS_IN_LY
+            and not self._nounish(i + 1)
+        ):
+            return i + 1
+        if self._is_verb(i, []):
+            return self._verb(i)
+        return self._noun(i)
+
+    def _question(self, i: int) -> int:
+        if (
+            self.tokens[i] in ("what", "which")
+            and self._nounish(i + 1)
+            and self.tokens[i + 1] not in words.VERBS
+        ):
+            return i + 1  # "which car": the noun follows
+        return self._add(Kind.QUESTION, i)
+
+    def _verb(self, i: int) -> int:
+        token = self.tokens[i]
+        verb = words.VERBS.get(token, token)
+        form = words.VERB_FORMS.get(token) or (
+            "ing" if token.endswith("ing") else "ed" if token.endswith("ed") else "s"
+        )
+        self.items.append(Chunk(Kind.VERB, text=token, head=verb, form=form, start=i))
+        return i + 1
+
+    def _nounish(self, i: int) -> bool:
+        """Whether a word can go on a noun phrase."""
+        if i >= len(self.tokens) or i in self.phrases:
+            return False
+        if i in self.idiom:
+            return True
+        token = self.tokens[i]
+        return (
+            token[0].isalnum()
+            and not _foreign(token)
+            and token not in words.CONJUNCTIONS
+            and token not in words.AUXILIARIES
+            and token not in words.PREPOSITIONS
+            and token not in words.PRONOUNS
+            and token not in words.RELATIVES
+            and token not in words.DETERMINERS
+            and token not in words.POSSESSIVES
+            and token not in words.SUBORDINATORS
+            and token not in words.NEGATORS
+            and token not in words.ADVERBS
+        )
+
+    def _is_verb(self, i: int, content: list[str]) -> bool:
+        """Whether the word at ``i`` ends a noun phrase that so far reads ``content`` and is a verb itself."""
+        token = self.tokens[i]
+        form = words.VERB_FORMS.get(token)
+        if not content:
+            return self._first_is_verb(i, form)
+        if all(word in words.ADJECTIVES for word in content):
+            return False
+        ends = not self._nounish(i + 1)
+        if token == "left":
+            return True
+        if form == "ing" or (form is None and token.endswith("ing") and len(token) > 4):
+            if token in words.NOUNS_IN_ING:
+                return False
+            return not (i + 1 < len(self.tokens) and self.tokens[i + 1] in words.COMPOUND_HEADS)
+        if form == "ed" or (form is None and token.endswith("ed") and len(token) > 4):
+            return token not in words.NOUNS_IN_ED and (ends or form is not None)
+        plural = content[-1] in words.PLURALS or (
+            content[-1].endswith("s") and not content[-1].endswith("ss")
+        )
+        counted = content[0] in words.COUNTS
+        followed = i + 1 < len(self.tokens) and (ends or self.tokens[i + 1] in words.DETERMINERS)
+        if form == "s":
+            return followed and not (counted and not plural)
+        if form == "base":
+            return followed and plural and not self._one
+        if i in self.verbs:
+            return True
+        if (
+            ends
+            and i + 1 in self.phrases
+            and len(content) >= 1
+            and (token.endswith("s") or plural)
+            and not counted
+        ):
+            self.doubtful.append(i)
+        return False
+
+    def _first_is_verb(self, i: int, form: str | None) -> bool:
+        if form is None:
+            if not self._after(Kind.NOUN, Kind.AUXILIARY) or self._nounish(i + 1):
+                return False
+            token = self.tokens[i]
+            return (
+                token.endswith(("ing", "ed"))
+                and len(token) > 4
+                and token not in words.NOUNS_IN_ING | words.NOUNS_IN_ED
+            )
+        if self._after(
+            Kind.NOUN,
+            Kind.AUXILIARY,
+            Kind.RELATIVE,
+            Kind.SUBORDINATOR,
+            Kind.THERE,
+            Kind.PLACE,
+            Kind.NEGATOR,
+            Kind.VERB,
+        ):
+            return not (
+                form in ("ing", "ed") and self._nounish(i + 1) and self._after(Kind.AUXILIARY) and False
+            )
+        if self._after(Kind.CONJUNCTION) and form in ("ing", "ed"):
+            return not self._nounish(i + 1)
+        return not self._nounish(i + 1) and form in ("ing", "ed") and bool(self.items)
+
+    def _noun(self, start: int) -> int:
+        tokens, i = self.tokens, start
+        negative = owned = False
+        self._one = False
+        while (
+            i < len(tokens)
+            and (tokens[i] in words.DETERMINERS or tokens[i] in words.POSSESSIVES or tokens[i] == "no")
+            and i not in self.phrases
+        ):
+            negative |= tokens[i] == "no"
+            owned |= tokens[i] in words.POSSESSIVES
+            self._one |= tokens[i] in ("a", "an", "one", "this", "that", "each", "every", "another")
+            i += 1
+        if tokens[start] == "one" and i == start and self._nounish(i + 1):
+            self._one = True
+        content: list[str] = []
+        first = i
+        head = ""
+        while i < len(tokens) and i not in self.phrases:
+            token = tokens[i]
+            if i in self.idiom:
+                content.append(token)
+            elif token == "of" and content and self._of(i):
+                head = head or content[-1]
+                content.append(token)
+                i += 1
+                while i < len(tokens) and (tokens[i] in words.DETERMINERS or tokens[i] in words.POSSESSIVES):
+                    content.append(tokens[i])
+                    i += 1
+                continue
+            elif self._paired(i, content):
+                content.append(token)
+            elif (not self._nounish(i) and not self._adverb_inside(i, content)) or (
+                content
+                and content[-1] != "of"
+                and content[-1] not in words.DETERMINERS
+                and self._is_verb(i, content)
+            ):
+                break
+            else:
+                content.append(token)
+            i += 1
+        if not content:
+            if i == start:
+                return i + 1
+            if negative:
+                self.items.append(Chunk(Kind.NEGATOR, text="no", head="no", start=start))
+            return i
+        self.items.append(
+            Chunk(
+                Kind.NOUN,
+                text=" ".join(content),
+                full=" ".join(tokens[start:i]),
+                head=head or content[-1],
+                negative=negative,
+                owned=owned,
+                start=first,
+            )
+        )
+        return i
+
+    def _of(self, i: int) -> bool:
+        """Whether the "of" at ``i`` goes on the noun phrase."""
+        j = i + 1
+        while j < len(self.tokens) and (
+            self.tokens[j] in words.DETERMINERS or self.tokens[j] in words.POSSESSIVES
+        ):
+            j += 1
+        return (
+            i not in self.phrases and all(k not in self.phrases for k in range(i, j + 1)) and self._nounish(j)
+        )
+
+    def _paired(self, i: int, content: list[str]) -> bool:
+        """Whether the "and" at ``i`` joins two adjectives ("red and white bus") or a set pair."""
+        if self.tokens[i] not in ("and", "&") or not content or not self._nounish(i + 1):
+            return False
+        pair = (content[-1], self.tokens[i + 1])
+        if pair in _PAIRS:
+            return True
+        return (
+            all(word in words.ADJECTIVES for word in content)
+            and pair[1] in words.ADJECTIVES
+            and self._nounish(i + 2)
+        )
+
+    def _adverb_inside(self, i: int, content: list[str]) -> bool:
+        """Whether the adverb at ``i`` belongs to an adjective of the noun phrase ("a half open door")."""
+        if self.tokens[i] not in words.ADVERBS or i in self.phrases:
+            return False
+        return (
+            all(word in words.ADJECTIVES for word in content)
+            and self._nounish(i + 1)
+            and self.tokens[i + 1] in words.ADJECTIVES
+        )
+
+
+_PAIRS = {("salt", "pepper"), ("black", "white"), ("mac", "cheese"), ("ham", "cheese"), ("fish", "chips"), ("bed", "breakfast"),
+          ("macaroni", "cheese"), ("peanut butter", "jelly")}  # fmt: skip

@@ -1,0 +1,233 @@
+"""Where in a sentence the phrases of the lexicon stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parser.lexicon import (
+    AMONG,
+    LEXICON,
+    MAX_PHRASE,
+    OWN_PART,
+    PLACE_AREAS,
+    PLACE_DEGREES,
+    PLACE_PREPOSITIONS,
+    PLACE_WORDS,
+    POSITIONS,
+    SIDE_RELATIONS,
+    Entry,
+    Role,
+)
+from parser.relation import Position
+from parser.words import (
+    ADVERBS,
+    ARTICLES,
+    AUXILIARIES,
+    CONJUNCTIONS,
+    COUNTS,
+    DETERMINERS,
+    NEGATORS,
+    POSSESSIVES,
+    PREPOSITIONS,
+    PRONOUNS,
+    QUESTIONS,
+    RELATIVES,
+    SUBORDINATORS,
+    VERB_FORMS,
+)
+
+__all__ = ["Phrase", "find_phrases"]
+
+_STARTS: dict[str, int] = {}
+for _phrase in LEXICON:
+    _STARTS[_phrase[0]] = max(_STARTS.get(_phrase[0], 0), len(_phrase))
+
+_DEGREES = frozenset(
+    ["just", "directly", "right", "immediately", "slightly", "far", "high", "way", "straight", "somewhat", "well", "partly", "almost", "diagonally"]
+)
+_UNITS = frozenset(
+    ["bit", "little", "tad", "foot", "feet", "meter", "meters", "metre", "metres", "inch", "inches", "yard", "yards", "mile", "miles", "step", "steps", "block", "blocks", "cm", "m", "ft"]
+)
+_CLOSED = (
+    ADVERBS | AUXILIARIES | CONJUNCTIONS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS | QUESTIONS | RELATIVES
+    | SUBORDINATORS | COUNTS
+)  # fmt: skip
+_OWNER_WORDS = 5  # words between "to the" and "laptop's left"
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """One phrase found in a sentence.
+
+    Attributes
+    ----------
+    start, end : int
+        Its words, ``tokens[start:end]``; words of degree before it ("just", "a bit") belong to it.
+    entry : Entry
+        What it means.
+    owner : tuple of str
+        Words of the object where the phrase holds it ("to a laptop's left", "on its left"); else empty.
+    prefix : str
+        Preposition that a side phrase begins with; empty where it has none.
+    """
+
+    start: int
+    end: int
+    entry: Entry
+    owner: tuple[str, ...] = ()
+    prefix: str = ""
+
+
+def find_phrases(tokens: list[str]) -> list[Phrase]:
+    """Find the phrases of the lexicon, longest first, from left to right, none overlapping another."""
+    found: list[Phrase] = []
+    i = floor = 0
+    while i < len(tokens):
+        phrase = _fixed(tokens, i)
+        place = _place(tokens, i)
+        if place is not None and (phrase is None or place.end > phrase.end):
+            phrase = place
+        if phrase is None:
+            i += 1
+            continue
+        if phrase.entry.role not in (Role.IDIOM, Role.ASIDE):
+            phrase = _with_degree(tokens, phrase, floor)
+        found.append(phrase)
+        i = floor = phrase.end
+    return sorted([*found, *_bare_sides(tokens, found)], key=lambda phrase: phrase.start)
+
+
+def _fixed(tokens: list[str], i: int) -> Phrase | None:
+    for length in range(min(_STARTS.get(tokens[i], 0), MAX_PHRASE, len(tokens) - i), 0, -1):
+        entry = LEXICON.get(tuple(tokens[i : i + length]))
+        if entry is not None:
+            return Phrase(i, i + length, entry)
+    return None
+
+
+def _with_degree(tokens: list[str], phrase: Phrase, floor: int) -> Phrase:
+    start = phrase.start
+    while start > floor:
+        word = tokens[start - 1]
+        if word in _DEGREES:
+            start -= 1
+        elif (
+            word in _UNITS
+            and start - 2 >= floor
+            and (tokens[start - 2] in COUNTS | {"a", "one"} or tokens[start - 2].isdigit())
+        ):
+            start -= 2
+            if start > floor and tokens[start - 1] == "a":
+                start -= 1
+        else:
+            break
+    return Phrase(start, phrase.end, phrase.entry, phrase.owner, phrase.prefix)
+
+
+def _place(tokens: list[str], i: int) -> Phrase | None:
+    """Read a side, end, corner or centre: preposition, article, degree, place words, area, "of"."""
+    word = tokens[i]
+    if word not in PLACE_PREPOSITIONS and word not in PLACE_WORDS and word not in PLACE_DEGREES:
+        return None
+    n, at = len(tokens), i
+    prefix = word if word in PLACE_PREPOSITIONS else ""
+    at += bool(prefix)
+    owner = _owner(tokens, at) if prefix in ("to", "on", "at") else ()
+    at += len(owner) or (at < n and tokens[at] == "the")
+    own = bool(owner) and at < n and tokens[at] == "own"
+    at += own
+    while at < n and tokens[at] in PLACE_DEGREES:
+        at += 1
+    names: list[str] = []
+    while at < n and len(names) < 2 and tokens[at] in PLACE_WORDS:
+        names.append(tokens[at])
+        at += 1
+    if not names:
+        return None
+    hand = at < n and tokens[at] == "hand" and at + 1 < n and tokens[at + 1] in ("side", "corner", "of")
+    at += hand
+    area = tokens[at] if at < n and tokens[at] in PLACE_AREAS else ""
+    at += bool(area)
+    of = at < n and tokens[at] in ("of", "from") and (tokens[at] == "of" or (prefix != "" and not area))
+    position = POSITIONS.get(frozenset(PLACE_WORDS[name] for name in names))
+    if position is None or (not prefix and i > 0 and tokens[i - 1] in ARTICLES | POSSESSIVES):
+        return None
+    if owner:
+        relation = SIDE_RELATIONS.get(position)
+        if relation is None or of:
+            return None
+        own |= (bool(area) or hand) and prefix == "on"
+        entry = Entry(Role.UNSCORED, reason=OWN_PART) if own else Entry(Role.RELATION, relation)
+        return Phrase(i, at, entry, owner, prefix)
+    entry_or_none = _meaning(
+        position, prefix, names[0], area or ("hand" if hand else ""), of=of, far=tokens[i] == "far"
+    )
+    if entry_or_none is None:
+        return None
+    if entry_or_none.role is Role.POSITION and _describes_next(tokens, at):
+        return None
+    return Phrase(i, at + of, entry_or_none, (), prefix)
+
+
+def _meaning(position: object, prefix: str, name: str, area: str, *, of: bool, far: bool) -> Entry | None:
+    places = {str(place): place for place in POSITIONS.values()}
+    where = places[str(position)]
+    relation = SIDE_RELATIONS.get(where)
+    if relation is not None:
+        if of:
+            free = prefix in ("", "to")
+            return Entry(Role.RELATION if free else Role.OWN_SIDE, relation, where)
+        bare_is_place = area in ("side", "hand") or far
+        direct = prefix in ("on", "at", "to", "in", "near")
+        return Entry(Role.POSITION, position=where) if direct or (area and prefix) or bare_is_place else None
+    corner = str(where).count("_") == 2
+    if not prefix and not corner:
+        return None
+    if of:
+        return Entry(Role.PART, position=where, reason=AMONG if str(where) == "at_center" else OWN_PART)
+    if corner or area:
+        return Entry(Role.POSITION, position=where)
+    if name in ("upper", "lower", "uppermost") or prefix in ("to", "along", "by"):
+        return None
+    if prefix == "on" and name != "bottom":
+        return None
+    return Entry(Role.POSITION, position=where)
+
+
+def _owner(tokens: list[str], at: int) -> tuple[str, ...]:
+    """Words that say whose side it is: "its" left, "a laptop's" left."""
+    if at < len(tokens) and tokens[at] in POSSESSIVES and tokens[at] != "whose":
+        return (tokens[at],)
+    for end in range(at, min(at + _OWNER_WORDS, len(tokens))):
+        word = tokens[end]
+        if word.endswith("'s"):
+            return tuple(tokens[at : end + 1])
+        if not word[0].isalnum() or word in PREPOSITIONS:
+            break
+    return ()
+
+
+def _describes_next(tokens: list[str], at: int) -> bool:
+    """Whether a noun follows that the place words describe: "on the right lane", "in the top drawer"."""
+    if at >= len(tokens):
+        return False
+    word = tokens[at]
+    return word[0].isalnum() and word not in _CLOSED and word not in VERB_FORMS and not word.endswith("ing")
+
+
+def _bare_sides(tokens: list[str], found: list[Phrase]) -> list[Phrase]:
+    """Positions in shorthand, read only where both sides are named: "dog left, cat right"."""
+    covered = {i for phrase in found for i in range(phrase.start, phrase.end)}
+    bare: dict[str, list[int]] = {"left": [], "right": []}
+    for i, token in enumerate(tokens):
+        if token not in bare or i in covered:
+            continue
+        before = tokens[i - 1] if i else ","
+        after = tokens[i + 1] if i + 1 < len(tokens) else ","
+        noun = before[0].isalnum() and before not in _CLOSED and before not in VERB_FORMS
+        if (noun and after in (",", ";", ".", "and", "|", "/")) or (after == ":" and not before[0].isalnum()):
+            bare[token].append(i)
+    if len(bare["left"]) != 1 or len(bare["right"]) != 1:
+        return []
+    sides = {"left": Position.AT_LEFT, "right": Position.AT_RIGHT}
+    return [Phrase(at[0], at[0] + 1, Entry(Role.POSITION, position=sides[side])) for side, at in bare.items()]

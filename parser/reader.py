@@ -1,0 +1,445 @@
+"""From a row of items to the relations a sentence names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from parser import nouns, words
+from parser.chunks import Chunk, Kind
+from parser.lexicon import Role
+from parser.meaning import UNCLEAR, meaning, naming
+from parser.phrases import Phrase
+from parser.relation import Relation, SpatialRelation, Unscored
+
+__all__ = ["Reading", "fold", "read"]
+
+NEGATED = "It is negated, and Beside does not search for what is absent."
+NO_SUBJECT = "Nothing is named that stands there: say what to look for, as in 'a cup left of a laptop'."
+NO_ANTECEDENT = "It is not clear what the pronoun stands for."
+
+_SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
+_CARRYING = frozenset(words.CARRYING.split())
+_LIKE_PREPOSITIONS = frozenset({"on", "onto", "off", "into", "along", "around", "out of", "across", "past"})
+_DAYS = frozenset(
+    ["day", "days", "night", "morning", "evening", "afternoon", "weekend", "monday", "sunday", "saturday", "phone", "fire", "vacation", "holiday", "sale", "way"]
+)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the items say, in the order of the text."""
+
+    relations: list[SpatialRelation] = field(default_factory=list)
+    unscored: list[Unscored] = field(default_factory=list)
+
+    def ignore(self, place: Chunk, reason: str) -> None:
+        """Note a place phrase that was understood and is not scored."""
+        note = Unscored(place.text, reason)
+        if note not in self.unscored:
+            self.unscored.append(note)
+
+
+def fold(items: list[Chunk], reading: Reading) -> list[Chunk]:
+    """Join modifiers to their noun phrase ("man in a blue shirt") and drop where the scene is ("in the sky")."""
+    out: list[Chunk] = []
+    i = 0
+    while i < len(items):
+        item = items[i]
+        following = items[i + 1] if i + 1 < len(items) else None
+        if (
+            item.kind is Kind.PLACE
+            and item.text in _LIKE_PREPOSITIONS
+            and following is not None
+            and following.kind is Kind.NOUN
+        ):
+            if following.head not in _DAYS:
+                reading.ignore(item, _phrase(item).entry.reason)
+            item = replace(item, kind=Kind.PREPOSITION)
+        previous = out[-1] if out else None
+        if item.kind is Kind.PREPOSITION:
+            if following is None or following.kind is not Kind.NOUN:
+                i += 1  # a particle: "sitting down in"
+                continue
+            if item.head == "with" and (previous is None or _has_own_place(items, i + 2, following)):
+                out.append(item)
+                i += 1
+                continue
+            if (
+                previous is not None
+                and previous.kind is Kind.NOUN
+                and not previous.pronoun
+                and _modifies(item.head, following, items, i + 2)
+            ):
+                out[-1] = replace(
+                    previous,
+                    text=f"{previous.text} {item.head} {following.full}",
+                    full=f"{previous.full} {item.head} {following.full}",
+                )
+            i += 2
+            continue
+        if (
+            item.kind is Kind.VERB
+            and item.form == "ing"
+            and previous is not None
+            and previous.kind is Kind.NOUN
+            and _transitive(items, i)
+        ):
+            after_auxiliary = len(out) > 1 and out[-2].kind is Kind.AUXILIARY
+            if following is not None and not after_auxiliary and not previous.pronoun:
+                out[-1] = replace(
+                    previous,
+                    text=f"{previous.text} {item.text} {following.full}",
+                    full=f"{previous.full} {item.text} {following.full}",
+                    inner=following,
+                    action=item,
+                )
+                i += 2
+                continue
+        out.append(item)
+        i += 1
+    return out
+
+
+def _transitive(items: list[Chunk], i: int) -> bool:
+    return i + 1 < len(items) and items[i + 1].kind is Kind.NOUN and not items[i + 1].pronoun
+
+
+def _has_own_place(items: list[Chunk], after: int, thing: Chunk) -> bool:
+    """Whether the thing after "with" is itself placed: "with a cup on its left", "with a cup standing above it"."""
+    verb = False
+    for item in items[after : after + 6]:
+        if item.kind is Kind.PLACE and item.phrase is not None:
+            if item.phrase.entry.role is Role.UNSCORED:
+                return verb
+            if len(item.phrase.owner) == 1:
+                return True
+            index = items.index(item)
+            target = items[index + 1] if index + 1 < len(items) else None
+            if target is not None and target.kind is Kind.NOUN and target.pronoun:
+                return True
+            attribute = thing.head in nouns.CLOTHING
+            if item.phrase.entry.role in (Role.POSITION, Role.PART):
+                return not attribute
+            return verb and not attribute
+        if item.kind in (Kind.VERB, Kind.AUXILIARY, Kind.RELATIVE):
+            verb = True
+        elif item.kind in (Kind.COMMA, Kind.BREAK, Kind.CONJUNCTION, Kind.SUBORDINATOR):
+            return False
+    return False
+
+
+def _modifies(preposition: str, thing: Chunk, items: list[Chunk], after: int) -> bool:
+    """Whether "preposition thing" describes the noun before it, rather than the scene."""
+    if preposition == "in":
+        return thing.head in nouns.CLOTHING or thing.head in nouns.CONTAINERS
+    if preposition == "with":
+        tail = items[after] if after < len(items) else None
+        in_scene = (
+            tail is not None
+            and tail.kind is Kind.PREPOSITION
+            and tail.head == "in"
+            and after + 1 < len(items)
+            and items[after + 1].head in nouns.SCENERY
+        )
+        return thing.head not in nouns.SCENERY and not in_scene
+    if preposition == "on":
+        return thing.head in nouns.RIDEABLE
+    return preposition == "of"
+
+
+def read(items: list[Chunk]) -> Reading:
+    """Read the relations and positions that a row of items names."""
+    reading = Reading()
+    _Reader(fold(items, reading), reading).run()
+    return reading
+
+
+def _phrase(item: Chunk) -> Phrase:
+    if item.phrase is None:
+        raise TypeError(f"{item.kind} has no place phrase")
+    return item.phrase
+
+
+class _Reader:
+    """Goes over the items once, keeping whom the next place phrase is about.
+
+    Attributes
+    ----------
+    subjects : list of Chunk
+        Whom the next place phrase is about.
+    anchors : list of Chunk
+        Whom the last one was about; "and above a bench" goes back to them.
+    target : Chunk or None
+        The object of the last place phrase, until something shows whom the next one is about.
+    waiting : list of (Chunk, Chunk or None)
+        Place phrases that came before their subject, with their objects.
+    """
+
+    def __init__(self, items: list[Chunk], reading: Reading) -> None:
+        self.items = items
+        self.reading = reading
+        self.host: Chunk | None = None
+        self.topic: list[Chunk] = []
+        self.named: list[Chunk] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self.subjects: list[Chunk] = []
+        self.anchors: list[Chunk] = []
+        self.target: Chunk | None = None
+        self.waiting: list[tuple[Chunk, Chunk | None]] = []
+        self.sideways = False  # the last place phrase said left or right
+        self.stated = False  # the clause has had its place phrase
+        self.finite = False
+        self.negated = False
+        self.question = False
+        self.unclear = False
+        self.verb: Chunk | None = None
+        self.last: Kind | None = None
+
+    def run(self) -> None:
+        """Read all items."""
+        i = 0
+        while i < len(self.items):
+            i = self._step(i)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for place, _ in self.waiting:
+            self.reading.ignore(place, NO_SUBJECT)
+        self.waiting = []
+
+    def _back_to_anchors(self) -> None:
+        if self.target is not None:
+            self.subjects, self.target = self.anchors, None
+
+    def _step(self, i: int) -> int:
+        item = self.items[i]
+        following = self.items[i + 1].kind if i + 1 < len(self.items) else None
+        used = i
+        match item.kind:
+            case Kind.BREAK:
+                self._give_up()
+                self._clear()
+            case Kind.SUBORDINATOR:
+                self.negated = False
+                self._back_to_anchors()
+            case Kind.COMMA | Kind.CONJUNCTION:
+                if following is Kind.NOUN and (item.kind is Kind.COMMA or self.target is not None):
+                    self.negated = False
+                elif following is not Kind.NOUN:
+                    self._back_to_anchors()
+                    self.unclear = False
+            case Kind.NEGATOR:
+                self.negated = True
+            case Kind.QUESTION:
+                self.question = True
+            case Kind.THERE if not self.waiting:
+                self.subjects = []
+            case Kind.RELATIVE:
+                if self.target is not None:
+                    self.subjects, self.target = [self.target], None
+                self.verb, self.unclear = None, False
+            case Kind.AUXILIARY:
+                self._back_to_anchors()
+                self.finite, self.unclear = True, False
+            case Kind.VERB:
+                if self.target is not None and item.form == "ing":
+                    self.subjects, self.target = [self.target], None
+                self._back_to_anchors()
+                self.verb, self.unclear = item, False
+            case Kind.PREPOSITION:  # only "with" before a thing that has its own place is left by fold
+                self.host = self.target or (self.subjects[0] if self.subjects else self.host)
+            case Kind.NOUN:
+                self._noun(i)
+            case Kind.PLACE:
+                used = self._place(i)
+        self.last = self.items[used].kind
+        return used + 1
+
+    def _noun(self, i: int) -> None:
+        item = self.items[i]
+        self.negated |= item.negative
+        if not item.pronoun and not item.nameless:
+            self.named.append(item)
+        joined = self.last is Kind.CONJUNCTION
+        if self.waiting and not joined:
+            if self.last in (Kind.NOUN, Kind.PLACE) and item.full == item.text:
+                self._give_up()  # "left of center politics": what follows is no subject
+            waiting, self.waiting = self.waiting, []
+            self._take([item])
+            for place, target in waiting:
+                self._state(place, target)
+            self.anchors, self.stated = [item], True
+            return
+        if joined and self.target is not None and not self._placed(i):
+            return  # "left of a car and a dog": the second object is not read
+        if (
+            self.subjects
+            and not self.stated
+            and not self.finite
+            and self.verb is None
+            and (joined or (self.last is Kind.COMMA and self._list(i)))
+        ):
+            self._take([*self.subjects, item])
+        elif self.last is Kind.VERB and self.verb is not None and self.subjects:
+            verb = self.verb
+            if verb.head in _CARRYING:
+                self._take([item])
+            else:
+                self.unclear = True
+        else:
+            if joined:
+                self.negated = item.negative
+            self._take([item])
+        if not self.topic and not item.pronoun and not item.nameless:
+            self.topic = [item]
+
+    def _take(self, subjects: list[Chunk]) -> None:
+        self.subjects = subjects
+        self.target = self.verb = None
+        self.stated = self.finite = self.unclear = False
+
+    def _placed(self, i: int) -> bool:
+        """Whether the noun phrase at ``i`` gets a place of its own before the clause ends."""
+        for item in self.items[i + 1 :]:
+            if item.kind is Kind.PLACE:
+                return _phrase(item).entry.role is not Role.UNSCORED
+            if item.kind in (Kind.COMMA, Kind.BREAK, Kind.SUBORDINATOR):
+                return False
+        return False
+
+    def _list(self, i: int) -> bool:
+        """Whether the noun phrase at ``i`` is inside a list: "a cat, a dog and a bird"."""
+        rest = [item.kind for item in self.items[i + 1 : i + 9]]
+        while rest[:2] == [Kind.COMMA, Kind.NOUN]:
+            rest = rest[2:]
+        return rest[:2] == [Kind.CONJUNCTION, Kind.NOUN] or rest[:3] == [
+            Kind.COMMA,
+            Kind.CONJUNCTION,
+            Kind.NOUN,
+        ]
+
+    def _place(self, i: int) -> int:
+        """Read one place phrase, or several joined by "and" that share an object; returns the last item used."""
+        group = [self.items[i]]
+        used = i
+        while (
+            used + 2 < len(self.items)
+            and self.items[used + 1].kind is Kind.CONJUNCTION
+            and self.items[used + 2].kind is Kind.PLACE
+            and _phrase(self.items[used + 2]).entry.role is not Role.UNSCORED
+            and _phrase(group[-1]).entry.role is not Role.UNSCORED
+        ):
+            used += 2
+            group.append(self.items[used])
+        either = any(item.text == "or" for item in self.items[i:used])
+        following = self.items[used + 1] if used + 1 < len(self.items) else None
+        last = _phrase(group[-1])
+        takes = last.entry.role in (Role.RELATION, Role.OWN_SIDE, Role.PART, Role.UNSCORED) and not last.owner
+        target = following if takes and following is not None and following.kind is Kind.NOUN else None
+        if (
+            target is not None
+            and last.entry.role is Role.UNSCORED
+            and group[0].text in ("between", "in between")
+        ):
+            target = None
+        used += target is not None
+        sideways = all(item.phrase is not None and item.phrase.entry.relation in _SIDEWAYS for item in group)
+        chained = self.target is not None and self.last is Kind.NOUN
+        unclear = self.unclear or either
+        if chained and sideways and self.sideways and self.target is not None:
+            self.subjects, self.target = [self.target], None
+        elif chained:
+            unclear = True
+        for place in group:
+            if _phrase(place).entry.role is Role.UNSCORED:
+                self.reading.ignore(place, _phrase(place).entry.reason)
+            elif unclear:
+                self.reading.ignore(place, UNCLEAR)
+            elif self.subjects:
+                self._state(place, target)
+            elif self.question:
+                self.reading.ignore(place, NO_SUBJECT)
+            elif self._allowed(place, target):
+                self.waiting.append((place, target))
+        self.anchors = self.subjects
+        self.stated = True
+        self.sideways = sideways
+        self.verb = None
+        if target is not None:
+            self.target = target
+            if not target.pronoun and not target.nameless:
+                self.named.append(target)
+        return used
+
+    def _allowed(self, place: Chunk, target: Chunk | None) -> bool:
+        """Whether a place phrase without a subject so far says something, so that a subject may follow."""
+        said = meaning(_phrase(place), place.text, target)
+        if said.says is None and said.reason:
+            self.reading.ignore(place, said.reason)
+        return said.says is not None and (self.verb is None)
+
+    def _state(self, place: Chunk, target: Chunk | None) -> None:
+        """Note what a place phrase says of the subjects."""
+        phrase = _phrase(place)
+        if phrase.owner:
+            target = self._owner(phrase.owner)
+        elif target is not None and target.pronoun:
+            target = self._antecedent(target.head)
+        if target is None and (
+            phrase.owner or (phrase.entry.role is not Role.POSITION and self._follows_pronoun(place))
+        ):
+            self.reading.ignore(place, NO_ANTECEDENT)
+            return
+        said = meaning(phrase, place.text, target)
+        if said.says is None:
+            if said.reason:
+                self.reading.ignore(place, said.reason)
+            return
+        if self.negated or (target is not None and target.negative):
+            self.reading.ignore(place, NEGATED)
+            return
+        for subject in self.subjects:
+            one = self._antecedent(subject.head) if subject.pronoun else None if subject.nameless else subject
+            if one is None:
+                self.reading.ignore(place, NO_SUBJECT)
+                continue
+            name, reason = naming(one, said.says, place.text, self.verb)
+            if not name:
+                if reason:
+                    self.reading.ignore(place, reason)
+                continue
+            thing = target.text if target is not None and isinstance(said.says, Relation) else None
+            fact = SpatialRelation(name, said.says, thing)
+            if fact not in self.reading.relations:
+                self.reading.relations.append(fact)
+
+    def _follows_pronoun(self, place: Chunk) -> bool:
+        following = self.items[self.items.index(place) + 1 :]
+        return bool(following) and following[0].pronoun
+
+    def _owner(self, owner: tuple[str, ...]) -> Chunk | None:
+        if len(owner) == 1 and owner[0] in words.POSSESSIVES:
+            return self._antecedent(_PERSONAL[owner[0]])
+        text = " ".join(
+            word for k, word in enumerate(owner) if k or word not in words.DETERMINERS | words.POSSESSIVES
+        )
+        text = text.removesuffix("'s")
+        return Chunk(Kind.NOUN, text=text, full=text, head=text.split()[-1])
+
+    def _antecedent(self, pronoun: str) -> Chunk | None:
+        """Find what a pronoun stands for, other than the subjects of the phrase at hand."""
+        candidates = [
+            thing for thing in ([self.host] if self.host else []) + self.named if thing not in self.subjects
+        ]
+        if pronoun in ("him", "her", "he", "she", "himself", "herself"):
+            candidates = [thing for thing in candidates if thing.head in nouns.PEOPLE] or candidates
+        elif pronoun in ("it", "itself"):
+            candidates = [thing for thing in candidates if thing.head not in nouns.PEOPLE]
+        elif pronoun not in ("them", "they"):
+            return None
+        return candidates[0] if candidates else None
+
+
+_PERSONAL = {"its": "it", "his": "him", "her": "her", "their": "them", "my": "me", "your": "you", "our": "us"}

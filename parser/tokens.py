@@ -1,0 +1,45 @@
+"""Text to words: lower-case, with contractions opened and everything that is no word kept as one character."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import islice
+
+__all__ = ["MAX_TOKENS", "fold", "tokenize"]
+
+MAX_TOKENS = 300
+"""Words and signs that are read of a text; what comes later is not looked at."""
+
+_TOKEN = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*|[^\s\w]|_")
+_CONTRACTION = re.compile(
+    r"(that|there|it|who|what|where|which|he|she|here)'(s)|(they|we|you|there|who)'(re)|(i)'(m|ve|d)"
+)
+_OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
+_SAME = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'", "‐": "-", "‑": "-", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'})  # fmt: skip
+
+
+def fold(text: str) -> str:
+    """Lower-case text with one form for every quote, hyphen and full-width letter."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text).translate(_SAME).lower()
+
+
+def tokenize(folded: str) -> list[str]:
+    """Split folded text into at most :data:`MAX_TOKENS` words and signs.
+
+    Examples
+    --------
+    >>> tokenize("the t-shirt that's left of a dog's bed, ok")
+    ['the', 't-shirt', 'that', 'is', 'left', 'of', 'a', "dog's", 'bed', ',', 'ok']
+    """
+    tokens: list[str] = []
+    for match in islice(_TOKEN.finditer(folded), MAX_TOKENS):
+        word = match.group()
+        if "'" in word and (opened := _CONTRACTION.fullmatch(word)):
+            first, short = (group for group in opened.groups() if group)
+            tokens += (first, _OPENED[short])
+        else:
+            tokens.append(word)
+    return tokens
