@@ -208,7 +208,9 @@ def load_encoder(
     if name == COMPACT:
         if pretrained is not None:
             raise EncoderUnavailable(
-                "compact is built in and takes no weights", came=f"--pretrained {pretrained}", fix="Leave it out."
+                "compact is built in and takes no weights",
+                came=f"--pretrained {pretrained}",
+                fix="Leave it out.",
             )
         from indexer.compact import load_compact  # noqa: PLC0415  (torch costs seconds; facts need none)
 
@@ -251,7 +253,16 @@ class EncoderMismatch(IndexerError):
     """An index and an encoder that do not belong together."""
 
 
-_IDENTITY = ("name", "weights_sha256", "preprocessing", "dim", "dense_mode", "dense_view", "template", "numeric")
+_IDENTITY = (
+    "name",
+    "weights_sha256",
+    "preprocessing",
+    "dim",
+    "dense_mode",
+    "dense_view",
+    "template",
+    "numeric",
+)
 
 
 def require_same_encoder(index: EncoderSpec, encoder: EncoderSpec) -> None:
@@ -271,3 +282,29 @@ def require_same_encoder(index: EncoderSpec, encoder: EncoderSpec) -> None:
             came=", ".join(f"{f}={getattr(encoder, f)}" for f in differing),
             fix="Search it with the encoder that made it, or build a new index.",
         )
+
+
+def phrase_text(template: str, phrase: str) -> str:
+    """The text that stands for a subject or an object.
+
+    Parameters
+    ----------
+    template : str
+        With one ``a {}``, as :attr:`EncoderSpec.template`.
+    phrase : str
+        Without an article, as the parser gives it.
+
+    Examples
+    --------
+    >>> phrase_text("a {}", "cup"), phrase_text("a {}", "umbrella"), phrase_text("a {}", "two people")
+    ('a cup', 'an umbrella', 'two people')
+    """
+    first = phrase.split(" ", 1)[0]
+    if first in _COUNTS or first[:1].isdigit():
+        return template.replace("a {}", phrase)
+    return template.replace("a {}", f"{'an' if first[:1] in 'aeiou' else 'a'} {phrase}")
+
+
+_COUNTS = frozenset(
+    "two three four five six seven eight nine ten eleven twelve dozens hundreds many several some few both all".split()
+)

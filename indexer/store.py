@@ -295,7 +295,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.from_json(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise IndexDamaged(f"{path} is not a manifest of this version", came=str(error), fix=_REBUILD) from error
+        raise IndexDamaged(
+            f"{path} is not a manifest of this version", came=str(error), fix=_REBUILD
+        ) from error
 
 
 def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
@@ -318,9 +320,13 @@ def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
                 f"{path} is damaged", expected=f"{file.bytes} bytes", came=f"{size} bytes", fix=_REBUILD
             )
         if whole and (came := sha256_of(path)) != file.sha256:
-            raise IndexDamaged(f"{path} is damaged", expected=f"SHA-256 {file.sha256}", came=came, fix=_REBUILD)
+            raise IndexDamaged(
+                f"{path} is damaged", expected=f"SHA-256 {file.sha256}", came=came, fix=_REBUILD
+            )
     except OSError as error:
-        raise IndexDamaged(f"{path} cannot be read", came=error.strerror or str(error), fix=_REBUILD) from error
+        raise IndexDamaged(
+            f"{path} cannot be read", came=error.strerror or str(error), fix=_REBUILD
+        ) from error
 
 
 def write_index(
@@ -365,7 +371,9 @@ def write_index(
         "basis": _add(folder, "basis", ".safetensors", lambda p: save_file(basis, p)),
         "ledger": _add(folder, "images", ".parquet", lambda p: pq.write_table(ledger, p, compression="zstd")),
     }
-    status, counts = np.unique(ledger["reason"].drop_null().to_numpy(zero_copy_only=False), return_counts=True)
+    status, counts = np.unique(
+        ledger["reason"].drop_null().to_numpy(zero_copy_only=False), return_counts=True
+    )
     manifest = Manifest(
         format=FORMAT,
         created=created,
@@ -425,7 +433,9 @@ def _open(folder: Path, manifest: Manifest) -> Index:
         images = ledger.filter(pa.compute.equal(ledger["status"], "indexed"))
         sketcher = Sketcher(basis["components"], basis["scale"], manifest.precision)
     except (RuntimeError, OSError, SafetensorError, KeyError, pa.ArrowException) as error:
-        raise IndexDamaged(f"{folder} cannot be opened", came=str(error).splitlines()[0], fix=_REBUILD) from error
+        raise IndexDamaged(
+            f"{folder} cannot be opened", came=str(error).splitlines()[0], fix=_REBUILD
+        ) from error
     shapes = {
         "native": ((native.ntotal, native.d), (manifest.indexed, manifest.encoder.dim)),
         "sketch": ((sketch.ntotal, sketch.d), (manifest.indexed, 2 * manifest.k)),
@@ -434,7 +444,9 @@ def _open(folder: Path, manifest: Manifest) -> Index:
     }
     for role, (came, expected) in shapes.items():
         if came != expected:
-            raise IndexDamaged(f"{folder}: {role} does not fit the manifest", expected=expected, came=came, fix=_REBUILD)
+            raise IndexDamaged(
+                f"{folder}: {role} does not fit the manifest", expected=expected, came=came, fix=_REBUILD
+            )
     return Index(folder, manifest, ledger, images, sketcher, native, sketch)
 
 
@@ -458,7 +470,12 @@ def _second_name(path: Path, name: Path) -> None:
 
 
 def _drop_other_generations(folder: Path, *, keep: set[str]) -> None:
-    for stem, suffix in (("native", ".faiss"), ("sketch", ".faiss"), ("basis", ".safetensors"), ("images", ".parquet")):
+    for stem, suffix in (
+        ("native", ".faiss"),
+        ("sketch", ".faiss"),
+        ("basis", ".safetensors"),
+        ("images", ".parquet"),
+    ):
         for path in folder.glob(f"{stem}-*{suffix}"):
             if path.name not in keep:
                 with contextlib.suppress(FileNotFoundError):

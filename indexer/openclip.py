@@ -1,0 +1,361 @@
+"""Any open_clip model as an encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+# Read once by huggingface_hub when it is imported. Whoever wants a download says so: HF_HUB_OFFLINE=0.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+import open_clip
+import torch
+from open_clip.model import get_model_preprocess_cfg
+from open_clip.pretrained import get_pretrained_cfg
+from open_clip.transform import PreprocessCfg, image_transform_v2, to_2tuple
+from PIL import Image
+from torch import Tensor, nn
+
+from indexer.dense import default_mode, dense_reader, read_frame, stride_of, takes_any_size
+from indexer.encoder import (
+    DenseMode,
+    DenseView,
+    EncoderSpec,
+    EncoderUnavailable,
+    ImageFeatures,
+    Pixels,
+    TextFeatures,
+)
+
+FRAME_SIDE = 336
+"""Short side of the whole frame in the dense pass, in pixels before rounding to whole patches."""
+FRAME_ASPECT = 4
+"""A frame longer than this many short sides is squeezed to it: a strip of 10,000 pixels must not take the memory of a
+hundred pictures."""
+
+Tokenise = Callable[[list[str], int], Tensor]
+
+
+class OpenClipEncoder:
+    """An open_clip model with its patch tokens.
+
+    Owns the model; runs on one device; image and text passes may come from several threads, one at a time each.
+
+    Parameters
+    ----------
+    model : module
+        With ``visual``, ``encode_image`` and ``encode_text``, as open_clip builds it.
+    preprocess : callable
+        PIL picture to (3, H, W) tensor: open_clip's own evaluation transform.
+    tokenise : callable
+        Texts and a context length to (B, context) token ids.
+    spec : EncoderSpec
+    device : torch.device
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        preprocess: Callable[[Image.Image], Tensor],
+        tokenise: Tokenise,
+        spec: EncoderSpec,
+        device: torch.device,
+    ) -> None:
+        self._model = model.eval().requires_grad_(False).to(device)
+        self._preprocess = preprocess
+        self._tokenise = tokenise
+        self._device = device
+        self._spec = spec
+        self._read = dense_reader(model.visual, spec.dense_mode)
+        self._image_lock = threading.Lock()
+
+    @property
+    def spec(self) -> EncoderSpec:
+        """What identifies the embedding space."""
+        return self._spec
+
+    @property
+    def model(self) -> nn.Module:
+        """The open_clip model itself."""
+        return self._model
+
+    def prepare(self, image: Image.Image) -> Pixels:
+        """Preprocess one upright RGB picture.
+
+        Returns
+        -------
+        Pixels
+            ``native`` is what open_clip's transform gives; ``dense`` the whole frame where the spec asks for it.
+        """
+        native = self._preprocess(image)
+        if self._spec.dense_view is DenseView.NATIVE:
+            return Pixels(native.numpy())
+        frame = image.resize(
+            _frame_size(*image.size, stride_of(self._model.visual)), Image.Resampling.BICUBIC
+        )
+        mean, std = _normalisation(self._model.visual)
+        dense = (np.asarray(frame, dtype=np.float32) / np.float32(255.0) - mean) / std
+        return Pixels(native.numpy(), np.ascontiguousarray(dense.transpose(2, 0, 1)))
+
+    @torch.inference_mode()
+    def encode_images(self, batch: Sequence[Pixels]) -> ImageFeatures:
+        """Embed a batch of pictures.
+
+        Parameters
+        ----------
+        batch : sequence of B Pixels
+
+        Returns
+        -------
+        ImageFeatures
+            ``pooled`` has the very bits of ``model.encode_image(batch, normalize=True)``.
+        """
+        with self._image_lock:  # the dense reader listens inside the tower while it runs
+            pooled, tokens = self._read(self._stack([pixels.native for pixels in batch]))
+            pooled = torch.nn.functional.normalize(pooled, dim=-1)
+            if self._spec.dense_view is DenseView.NATIVE:
+                return ImageFeatures(pooled.float().cpu().numpy(), tokens.float().cpu().numpy())
+            return ImageFeatures(pooled.float().cpu().numpy(), self._frames(batch))
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str]) -> TextFeatures:
+        """Embed texts, one pass each: a matrix product over several rows may round a row differently.
+
+        Returns
+        -------
+        TextFeatures
+            ``vectors`` (B, D) float32, unit rows.
+        """
+        context = self._spec.context_length
+        vectors = np.empty((len(texts), self._spec.dim), dtype=np.float32)
+        truncated = []
+        for row, text in enumerate(texts):
+            tokens = self._tokenise([text], context)
+            longer = self._tokenise([text], context + 1)
+            # A text that fits keeps its end token where it is when there is more room; a cut one does not.
+            truncated.append(not torch.equal(tokens, longer[:, :context]))
+            vectors[row] = (
+                self._model.encode_text(tokens.to(self._device), normalize=True)[0].float().cpu().numpy()
+            )
+        return TextFeatures(vectors, tuple(truncated))
+
+    def _stack(self, arrays: Sequence[np.ndarray[Any, np.dtype[np.float32]]]) -> Tensor:
+        return torch.from_numpy(np.stack(arrays)).to(self._device)
+
+    def _frames(self, batch: Sequence[Pixels]) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+        """Tokens of frames of different shapes, each shape in one pass."""
+        frames = [pixels.dense if pixels.dense is not None else pixels.native for pixels in batch]
+        tokens: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
+        for shape in {frame.shape for frame in frames}:
+            rows = [row for row, frame in enumerate(frames) if frame.shape == shape]
+            seen = read_frame(
+                self._model.visual, self._spec.dense_mode, self._stack([frames[row] for row in rows])
+            )
+            tokens.update(zip(rows, seen.float().cpu().numpy(), strict=True))
+        return [tokens[row] for row in range(len(frames))]
+
+
+def load_open_clip(
+    name: str,
+    pretrained: str | None,
+    *,
+    device: str = "auto",
+    dense_mode: DenseMode | None = None,
+    dense_view: DenseView | None = None,
+) -> OpenClipEncoder:
+    """Load an open_clip model from a tag in the local cache, a weights file, or at random.
+
+    Parameters
+    ----------
+    name : str
+        An open_clip model name.
+    pretrained : str, optional
+        A tag; a file; ``TAG:FILE`` for a file whose preprocessing is a tag's (a bare file takes that of the model's
+        tags where they agree); ``random:SEED`` for shapes and speed.
+
+    Raises
+    ------
+    EncoderUnavailable
+    """
+    if name not in open_clip.list_models():
+        raise EncoderUnavailable(
+            f"no model is called {name!r}",
+            expected="compact or an open_clip model name",
+            fix="List them: python -c 'import open_clip; print(*open_clip.list_models())'",
+        )
+    target = pick_device(device)
+    source = _resolve(name, pretrained)
+    try:
+        with _quiet(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(source.seed)
+            model = open_clip.create_model(
+                name,
+                pretrained=source.weights,
+                force_quick_gelu=source.quick_gelu,
+                force_preprocess_cfg=source.preprocessing,
+                pretrained_image=False,
+                pretrained_text=False,
+                output_dict=False,
+            )
+            tokenizer = open_clip.get_tokenizer(name)
+    except Exception as error:
+        raise EncoderUnavailable(
+            f"{name} ({pretrained}) cannot be loaded here",
+            came=str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__,
+            fix="Nothing is fetched from the network: put the weights in a file and name it with --pretrained FILE, "
+            "or allow a download with HF_HUB_OFFLINE=0.",
+        ) from error
+    return wrap_open_clip(
+        model, name, source.label, tokenizer, device=target, dense_mode=dense_mode, dense_view=dense_view
+    )
+
+
+def wrap_open_clip(
+    model: nn.Module,
+    name: str,
+    pretrained: str,
+    tokenizer: Callable[..., Tensor],
+    *,
+    device: torch.device,
+    dense_mode: DenseMode | None = None,
+    dense_view: DenseView | None = None,
+    template: str = "a photo of a {}",
+    context_length: int | None = None,
+) -> OpenClipEncoder:
+    """Make an encoder of a model that open_clip has already built."""
+    visual = model.visual
+    cfg = get_model_preprocess_cfg(model)
+    preprocess = image_transform_v2(PreprocessCfg(**cfg), is_train=False)
+    mode = dense_mode or default_mode(visual)
+    crops = cfg.get("resize_mode", "shortest") == "shortest"
+    view = dense_view or (DenseView.FRAME if crops and takes_any_size(visual) else DenseView.NATIVE)
+    if view is DenseView.FRAME and not takes_any_size(visual):
+        raise EncoderUnavailable(
+            f"{name} sees one picture size only", came=f"dense view {view}", allowed=[DenseView.NATIVE]
+        )
+    model.eval()
+    with torch.inference_mode():
+        size = to_2tuple(cfg["size"])
+        pooled, tokens = dense_reader(visual, mode)(torch.zeros(1, 3, *size))
+    spec = EncoderSpec(
+        name=name,
+        pretrained=pretrained,
+        weights_sha256=weights_hash(model),
+        preprocessing=json.dumps(cfg, sort_keys=True),
+        dim=pooled.shape[-1],
+        grid=(0, 0) if view is DenseView.FRAME else (tokens.shape[1], tokens.shape[2]),
+        dense_mode=mode,
+        dense_view=view,
+        template=template,
+        context_length=context_length or model.context_length,
+        numeric="float32",
+    )
+    return OpenClipEncoder(
+        model, preprocess, lambda texts, length: tokenizer(texts, context_length=length), spec, device
+    )
+
+
+def weights_hash(model: nn.Module) -> str:
+    """SHA-256 over a model's structure and all its parameters and buffers, by name.
+
+    The structure counts because the same weights behind another activation are another encoder.
+    """
+    digest = hashlib.sha256(repr(model).encode())
+    for key, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def pick_device(device: str) -> torch.device:
+    """Resolve ``auto``, ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    EncoderUnavailable
+        Unknown, or not on this machine.
+    """
+    if device not in ("auto", "cpu", "cuda"):
+        raise EncoderUnavailable("unknown device", came=device, allowed=["auto", "cpu", "cuda"])
+    if device == "cuda" and not torch.cuda.is_available():
+        raise EncoderUnavailable("torch sees no CUDA device here", came="cuda", allowed=["auto", "cpu"])
+    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+class _Source:
+    """Where weights come from and what belongs to them."""
+
+    def __init__(self, label: str, weights: str | None, tag_cfg: dict[str, Any], seed: int = 0) -> None:
+        self.label = label
+        self.weights = weights
+        self.seed = seed
+        self.quick_gelu = bool(tag_cfg.get("quick_gelu", False))
+        self.preprocessing = {
+            key: tag_cfg[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in tag_cfg
+        }
+
+
+def _resolve(name: str, pretrained: str | None) -> _Source:
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if pretrained is None:
+        raise EncoderUnavailable(
+            f"{name} needs weights", expected="--pretrained with a file, a tag or random:SEED", allowed=tags
+        )
+    if pretrained.startswith("random:") and pretrained[7:].isdecimal():
+        return _Source(pretrained, None, _common_cfg(name, tags), seed=int(pretrained[7:]))
+    if pretrained in tags:
+        return _Source(pretrained, pretrained, get_pretrained_cfg(name, pretrained))
+    tag, _, file = pretrained.partition(":")
+    if file and tag in tags and Path(file).is_file():
+        return _Source(pretrained, file, get_pretrained_cfg(name, tag))
+    if Path(pretrained).is_file():
+        return _Source(pretrained, pretrained, _common_cfg(name, tags))
+    raise EncoderUnavailable(
+        f"no weights {pretrained!r} for {name}",
+        expected="an existing file, random:SEED or a tag",
+        allowed=tags,
+    )
+
+
+def _common_cfg(name: str, tags: Sequence[str]) -> dict[str, Any]:
+    """Preprocessing that all tags of a model share; where they differ, only a tag can say which is meant."""
+    cfgs = [
+        {k: v for k, v in get_pretrained_cfg(name, tag).items() if k not in ("url", "hf_hub")} for tag in tags
+    ]
+    if cfgs and any(cfg != cfgs[0] for cfg in cfgs):
+        raise EncoderUnavailable(
+            f"the checkpoints of {name} are preprocessed in different ways",
+            expected="TAG:FILE, the tag whose preprocessing the file wants",
+            allowed=tags,
+        )
+    return cfgs[0] if cfgs else {}
+
+
+def _frame_size(width: int, height: int, stride: int) -> tuple[int, int]:
+    """Whole patches at short side 336, width then height."""
+    scale = FRAME_SIDE / min(width, height)
+    sides = [min(side * scale, FRAME_SIDE * FRAME_ASPECT) for side in (width, height)]
+    return round(sides[0] / stride) * stride, round(sides[1] / stride) * stride
+
+
+def _normalisation(visual: nn.Module) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    cfg = visual.preprocess_cfg
+    return np.asarray(cfg["mean"], dtype=np.float32), np.asarray(cfg["std"], dtype=np.float32)
+
+
+class _quiet:
+    """Keep open_clip's and transformers' chatter off a user's terminal."""
+
+    def __enter__(self) -> None:
+        self._before = logging.root.manager.disable
+        logging.disable(logging.WARNING)
+
+    def __exit__(self, *_: object) -> None:
+        logging.disable(self._before)
