@@ -1,0 +1,1 @@
+"""Search over an index folder: scoring, HTTP, web page, command line."""
