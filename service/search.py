@@ -1,0 +1,533 @@
+"""The searcher: parse, encode, score, explain. No HTTP in it.
+
+What this module holds to:
+
+- a query that names no relation takes the very path of ``mode=native``: same vectors, same scan, same scores;
+- the same query alone, in a batch or in pages gives the same hits in the same order, to the last bit;
+- nothing is dropped in silence: what did not rank is a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import time
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from indexer.encoder import Encoder, EncoderMismatch, load_encoder_for, phrase_text
+from indexer.errors import UnreadableImage
+from indexer.images import open_image
+from indexer.store import Index, open_index
+from parser.relation import ParsedQuery, SpatialRelation
+from service.engine import Engine, JointQuery, Scores, Top, canonical_scores
+from service.errors import BadCursor, EmptyQuery, ImageGone, OutOfRange, QueryTooLong, SearchError
+from service.pictures import Pictures
+from service.readout import UNIT, displacement_direction, is_proxy, phrases, select
+from service.texts import TextVectors
+
+K_RANGE = (1, 1000)
+OFFSET_RANGE = (0, 10**9)
+WEIGHT_RANGE = (0.0, 100.0)
+QUERY_LIMIT = 20_000
+"""Characters of a query; a text tower reads a few hundred."""
+
+SAME_SPACE = 0.999
+"""Cosine between a stored vector and the same picture embedded again, below which the spaces differ."""
+
+
+class Mode(StrEnum):
+    """How a query may be ranked."""
+
+    AUTO = "auto"
+    """By the native score, and by the relations the query names."""
+    NATIVE = "native"
+    """By the native score alone."""
+
+
+class Ranking(StrEnum):
+    """How a query was ranked."""
+
+    NATIVE = "native"
+    SPATIAL = "spatial"
+
+
+class Parser(Protocol):
+    """What reads relations out of a text."""
+
+    def parse(self, text: str) -> ParsedQuery:
+        """Read one query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A query and how to answer it.
+
+    Attributes
+    ----------
+    query : str
+        Outer white space does not count.
+    k : int
+        Hits to return.
+    offset : int
+        Hits to leave out before the first.
+    cursor : str or None
+        Goes on where another result ended; excludes ``offset``.
+    mode : Mode
+    depth : bool
+        Whether in front of and behind rank, by proxy.
+    weight : float
+        Multiplies the spatial score.
+    min_score : float or None
+        Leaves out hits that score less.
+    explain : bool
+        Whether each hit says what each relation contributed.
+    """
+
+    query: str
+    k: int = 10
+    offset: int = 0
+    cursor: str | None = None
+    mode: Mode = Mode.AUTO
+    depth: bool = False
+    weight: float = 1.0
+    min_score: float | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One picture of a result.
+
+    Attributes
+    ----------
+    id, path : str
+    rank : int
+        From 1, counted over all pages.
+    score, native_score, spatial_score : float
+        float32 values; higher is better. ``spatial_score`` is 0 in a native ranking.
+    native_rank : int
+        Where the native ranking has this picture.
+    contributions : tuple of float
+        Spatial score by relation, in the order of ``ranked_relations``; empty unless asked for.
+    """
+
+    id: str
+    path: str
+    rank: int
+    score: float
+    native_score: float
+    spatial_score: float
+    native_rank: int
+    contributions: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; scores in the fewest digits that read back as the same float32."""
+        values: dict[str, Any] = {
+            "id": self.id,
+            "path": self.path,
+            "rank": self.rank,
+            "score": _short(self.score),
+            "native_score": _short(self.native_score),
+            "spatial_score": _short(self.spatial_score),
+            "native_rank": self.native_rank,
+        }
+        if self.contributions:
+            values["contributions"] = [_short(c) for c in self.contributions]
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The answer to one query.
+
+    Attributes
+    ----------
+    query : str
+        As it was searched.
+    mode : Ranking
+    parsed : ParsedQuery
+    ranked_relations : tuple of SpatialRelation
+        Those that moved the ranking.
+    hits : tuple of Hit
+        Score descending, ties by id.
+    warnings : tuple of str
+        Sentences for the user.
+    total : int
+        Pictures the query was scored against.
+    next_cursor : str or None
+        Where the next page begins; None at the end.
+    took_ms : dict of str to float
+        By stage; in a batch, of the whole batch.
+    """
+
+    query: str
+    mode: Ranking
+    parsed: ParsedQuery
+    ranked_relations: tuple[SpatialRelation, ...]
+    hits: tuple[Hit, ...]
+    warnings: tuple[str, ...]
+    total: int
+    next_cursor: str | None
+    took_ms: dict[str, float] = field(compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "query": self.query,
+            "mode": self.mode.value,
+            "frame": "viewer",
+            "parsed": self.parsed.to_dict(),
+            "relations": [_relation_to_dict(r) for r in self.ranked_relations],
+            "hits": [hit.to_dict() for hit in self.hits],
+            "warnings": list(self.warnings),
+            "total": self.total,
+            "next_cursor": self.next_cursor,
+            "took_ms": {stage: round(ms, 3) for stage, ms in self.took_ms.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """A request on its way: checked, parsed, turned into vectors."""
+
+    request: SearchRequest
+    offset: int
+    parsed: ParsedQuery
+    ranked: tuple[SpatialRelation, ...]
+    warnings: tuple[str, ...]
+    vectors: JointQuery | None = None
+    parts: tuple[JointQuery, ...] = ()
+
+
+class Searcher:
+    """Answers queries over one opened index. Thread-safe; owns the engine, the text cache and the encoder.
+
+    Parameters
+    ----------
+    index : Index
+    encoder : Encoder
+        The one that made it.
+    parser : Parser
+    device : str
+        Where the scan runs.
+    images : Path, optional
+        Where the pictures are now, if not where they were indexed.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        encoder: Encoder,
+        parser: Parser,
+        *,
+        device: str = "cpu",
+        images: Path | None = None,
+    ) -> None:
+        self.index = index
+        self.encoder = encoder
+        self.pictures = Pictures(index, images or Path(index.manifest.image_root))
+        self.engine = Engine(index, device)
+        self.texts = TextVectors(encoder)
+        self._parser = parser
+        self._parsing = Lock()
+
+    @classmethod
+    def open(
+        cls, folder: Path, *, device: str = "auto", pretrained: str | None = None, images: Path | None = None
+    ) -> Searcher:
+        """Open an index with the encoder that made it.
+
+        Raises
+        ------
+        IndexMissing, IndexDamaged, EncoderUnavailable, EncoderMismatch
+            Nothing is half open then.
+        """
+        from parser import QueryParser  # noqa: PLC0415  (may load a language model)
+
+        index = open_index(folder)
+        encoder = load_encoder_for(index.manifest.encoder, pretrained=pretrained, device=device)
+        searcher = cls(index, encoder, QueryParser(), device=device, images=images)
+        searcher.check_space()
+        searcher.search("a picture", k=1)  # the first query of a process pays for the libraries' start
+        return searcher
+
+    def search(self, query: str, **options: Any) -> SearchResult:
+        """Answer one query.
+
+        Parameters
+        ----------
+        query : str
+        **options
+            Fields of :class:`SearchRequest`.
+
+        Raises
+        ------
+        SearchError
+        """
+        return self.search_many([query], **options)[0]
+
+    def search_many(self, queries: Sequence[str], **options: Any) -> list[SearchResult]:
+        """Answer queries together; each gets what it would get alone.
+
+        Raises
+        ------
+        SearchError
+            The first query that cannot be answered.
+        """
+        answers = self.answer([SearchRequest(query, **options) for query in queries])
+        results = []
+        for answer in answers:
+            if isinstance(answer, SearchError):
+                raise answer
+            results.append(answer)
+        return results
+
+    def answer(self, requests: Sequence[SearchRequest]) -> list[SearchResult | SearchError]:
+        """Answer requests together, each with its result or its own error."""
+        clock = _Clock()
+        with clock("parse"):
+            jobs = [self._begin(request) for request in requests]
+        with clock("encode"):
+            encoded = iter(self._encode([job for job in jobs if isinstance(job, _Job)]))
+            jobs = [job if isinstance(job, SearchError) else next(encoded) for job in jobs]
+        valid = [job for job in jobs if isinstance(job, _Job)]
+        queries = [job.vectors for job in valid if job.vectors is not None]
+        with clock("scan"):
+            tops = self.engine.top(queries, [job.offset + job.request.k for job in valid])
+            pages = [self._page(job, top) for job, top in zip(valid, tops, strict=True)]
+        with clock("native_rank"):
+            spatial = [i for i, job in enumerate(valid) if job.ranked]
+            ranks = self.engine.native_ranks([queries[i] for i in spatial], [pages[i].rows for i in spatial])
+            native_ranks = dict(zip(spatial, ranks, strict=True))
+        took: dict[str, float] = {}
+        made = [
+            self._result(job, page, native_ranks.get(i), took)
+            for i, (job, page) in enumerate(zip(valid, pages, strict=True))
+        ]
+        took.update(clock.stop())
+        results = iter(made)
+        return [job if isinstance(job, SearchError) else next(results) for job in jobs]
+
+    def parse(self, query: str) -> ParsedQuery:
+        """Read a query as a search would.
+
+        Raises
+        ------
+        SearchError
+            It is empty or too long.
+        """
+        with self._parsing:
+            return self._parser.parse(clean_query(query))
+
+    def check_space(self) -> None:
+        """Embed stored pictures again and compare.
+
+        Raises
+        ------
+        EncoderMismatch
+            None of up to three pictures lands where it was: same weights, other arithmetic.
+        """
+        cosines = []
+        for row in np.unique(np.linspace(0, len(self.index) - 1, 3).astype(int)) if len(self.index) else ():
+            try:
+                image = open_image(self.pictures.file(self.pictures.at(row))).image
+            except (UnreadableImage, ImageGone):
+                continue
+            again = self.encoder.encode_images([self.encoder.prepare(image)]).pooled[0]
+            cosines.append(float(again.astype(np.float64) @ self.index.native()[row].astype(np.float64)))
+        if cosines and max(cosines) < SAME_SPACE:
+            raise EncoderMismatch(
+                "the encoder puts stored pictures elsewhere than the index has them",
+                expected=f"cosine of at least {SAME_SPACE}",
+                came=f"{max(cosines):.4f}",
+                fix="Build a new index.",
+            )
+
+    def _begin(self, request: SearchRequest) -> _Job | SearchError:
+        try:
+            request = replace(request, query=clean_query(request.query))
+            _check_range("k", request.k, K_RANGE)
+            _check_range("offset", request.offset, OFFSET_RANGE)
+            _check_range("weight", request.weight, WEIGHT_RANGE)
+            if request.min_score is not None and not math.isfinite(request.min_score):
+                raise OutOfRange("min_score", request.min_score, -math.inf, math.inf)
+            offset = request.offset if request.cursor is None else self._resume(request)
+        except SearchError as error:
+            return error
+        parsed = self.parse(request.query)
+        if request.mode is Mode.NATIVE:
+            return _Job(request, offset, parsed, (), ())
+        chosen = select(parsed.relations, depth=request.depth)
+        return _Job(request, offset, parsed, chosen.ranked, (*parsed.warnings, *chosen.warnings))
+
+    def _encode(self, jobs: Sequence[_Job]) -> list[_Job]:
+        template = self.encoder.spec.template
+        wanted = [
+            [job.request.query, *(phrase_text(template, phrase) for phrase in phrases(job.ranked))]
+            for job in jobs
+        ]
+        encoded = dict(zip(texts := [t for ts in wanted for t in ts], self.texts(texts), strict=True))
+        return [self._vectors(job, [encoded[t] for t in ts]) for job, ts in zip(jobs, wanted, strict=True)]
+
+    def _vectors(self, job: _Job, encoded: Sequence[tuple[Any, bool]]) -> _Job:
+        (native, truncated), *sides = encoded
+        warnings = job.warnings
+        if truncated:
+            limit = self.encoder.spec.context_length
+            warnings = (
+                *warnings,
+                f"The query is longer than the encoder reads ({limit} tokens): the rest was left out.",
+            )
+        if not job.ranked:
+            return replace(job, vectors=JointQuery(native), warnings=warnings)
+        vectors = {p: v for p, (v, _) in zip(phrases(job.ranked), sides, strict=True)}
+        scale = job.request.weight * self.index.manifest.calibration.lam
+
+        def joint(relations: Sequence[SpatialRelation]) -> JointQuery:
+            direction = displacement_direction(relations, vectors, self.index.sketcher)
+            return JointQuery(native, (direction * scale).astype(np.float32))
+
+        parts = tuple(joint([r]) for r in job.ranked) if job.request.explain else ()
+        return replace(job, vectors=joint(job.ranked), parts=parts, warnings=warnings)
+
+    def _page(self, job: _Job, top: Top) -> Top:
+        page = slice(job.offset, job.offset + job.request.k)
+        return Top(top.rows[page], top.scores[page])
+
+    def _result(
+        self,
+        job: _Job,
+        page: Top,
+        native_ranks: np.ndarray[Any, np.dtype[np.int64]] | None,
+        took: dict[str, float],
+    ) -> SearchResult:
+        request, scores = job.request, page.scores
+        shown = slice(None)
+        if request.min_score is not None:
+            shown = slice(int((scores.total >= request.min_score).sum()))
+        end = job.offset + len(page.rows)
+        more = end < len(self.index) and len(page.rows[shown]) == len(page.rows)
+        return SearchResult(
+            query=request.query,
+            mode=Ranking.SPATIAL if job.ranked else Ranking.NATIVE,
+            parsed=job.parsed,
+            ranked_relations=job.ranked,
+            hits=tuple(self._hits(job, page, native_ranks))[shown],
+            warnings=job.warnings,
+            total=len(self.index),
+            next_cursor=f"{end:x}.{self._fingerprint(request)}" if more and len(page.rows) else None,
+            took_ms=took,
+        )
+
+    def _hits(
+        self, job: _Job, page: Top, native_ranks: np.ndarray[Any, np.dtype[np.int64]] | None
+    ) -> Iterator[Hit]:
+        scores: Scores = page.scores
+        ids = self.index.images["id"].take(page.rows).to_pylist()
+        paths = self.index.images["path"].take(page.rows).to_pylist()
+        parts = [canonical_scores(self.index, part, page.rows).spatial for part in job.parts]
+        for i, (image_id, path) in enumerate(zip(ids, paths, strict=True)):
+            rank = job.offset + i + 1
+            yield Hit(
+                id=image_id,
+                path=path,
+                rank=rank,
+                score=float(scores.total[i]),
+                native_score=float(scores.native[i]),
+                spatial_score=float(scores.spatial[i]),
+                native_rank=rank if native_ranks is None else int(native_ranks[i]),
+                contributions=tuple(float(part[i]) for part in parts),
+            )
+
+    def _resume(self, request: SearchRequest) -> int:
+        if request.offset:
+            raise BadCursor("and an offset exclude each other")
+        match = re.fullmatch(r"([0-9a-f]{1,8})\.([0-9a-f]{16})", request.cursor or "")
+        if match is None:
+            raise BadCursor("is none of ours")
+        if match[2] != self._fingerprint(request):
+            raise BadCursor("belongs to another query or an older index")
+        return int(match[1], 16)
+
+    def _fingerprint(self, request: SearchRequest) -> str:
+        """Digest what a cursor must have in common with the query it continues."""
+        files = self.index.manifest.files
+        parts = (
+            request.query,
+            request.mode.value,
+            request.depth,
+            float(request.weight),
+            files["native"].sha256,
+        )
+        return hashlib.sha256(repr((*parts, files["sketch"].sha256)).encode()).hexdigest()[:16]
+
+
+def clean_query(query: str) -> str:
+    r"""Make a query fit to be read by any tokenizer.
+
+    Outer white space goes; halves of surrogate pairs, which are no characters, become U+FFFD.
+
+    Raises
+    ------
+    EmptyQuery
+        Nothing visible is left.
+    QueryTooLong
+
+    Examples
+    --------
+    >>> clean_query("  a dog\n")
+    'a dog'
+    """
+    text = query.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
+    if len(text) > QUERY_LIMIT:
+        raise QueryTooLong(len(text), QUERY_LIMIT)
+    if all(unicodedata.category(c) in _INVISIBLE for c in text):
+        raise EmptyQuery
+    return text
+
+
+_INVISIBLE = frozenset({"Zs", "Zl", "Zp", "Cc", "Cf"})
+
+
+def _check_range(name: str, came: float, allowed: tuple[float, float]) -> None:
+    if not allowed[0] <= came <= allowed[1]:
+        raise OutOfRange(name, came, *allowed)
+
+
+def _relation_to_dict(relation: SpatialRelation) -> dict[str, Any]:
+    values: dict[str, Any] = {"subject": relation.subject, "relation": relation.relation.value}
+    if relation.object is not None:
+        values["object"] = relation.object
+    return values | {"direction": list(UNIT[relation.relation]), "proxy": is_proxy(relation)}
+
+
+def _short(score: float) -> float:
+    return float(str(np.float32(score)))
+
+
+class _Clock:
+    """Milliseconds by stage."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self._took: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self._took[stage] = (time.perf_counter() - begin) * 1000
+
+    def stop(self) -> dict[str, float]:
+        return self._took | {"total": (time.perf_counter() - self._begin) * 1000}

@@ -1,0 +1,84 @@
+"""Text vectors, remembered: the text tower is the largest part of a query."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.encoder import Encoder
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFacts:
+    """How a cache does: entries and capacity, hits and misses since the start."""
+
+    entries: int
+    capacity: int
+    hits: int
+    misses: int
+
+
+class TextVectors:
+    """Encodes texts once and keeps the most recently used. Thread-safe.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Called by one thread at a time: tokenizers are not all safe to share, and a tower uses all cores
+        anyway.
+    capacity : int
+        Texts kept; 4096 of 512 dimensions are 8 MiB.
+    """
+
+    def __init__(self, encoder: Encoder, capacity: int = 4096) -> None:
+        self._encoder = encoder
+        self._capacity = capacity
+        self._kept: OrderedDict[str, tuple[Floats, bool]] = OrderedDict()
+        self._hits = self._misses = 0
+        self._lock = Lock()
+        self._encoding = Lock()
+
+    def __call__(self, texts: Sequence[str]) -> list[tuple[Floats, bool]]:
+        """Vectors of texts.
+
+        Parameters
+        ----------
+        texts : sequence of B str
+
+        Returns
+        -------
+        encoded : list of B ((D,) float32, bool)
+            Unit vector, and whether the text was longer than the tower reads. Do not write to it.
+        """
+        wanted = list(dict.fromkeys(texts))
+        with self._lock:
+            known = {text: self._kept[text] for text in wanted if text in self._kept}
+            for text in known:
+                self._kept.move_to_end(text)
+            missing = [text for text in wanted if text not in known]
+            self._hits += len(known)
+            self._misses += len(missing)
+        if missing:
+            with self._encoding:
+                features = self._encoder.encode_texts(missing)
+            fresh = dict(
+                zip(missing, zip(features.vectors.copy(), features.truncated, strict=True), strict=True)
+            )
+            known |= fresh
+            with self._lock:
+                self._kept.update(fresh)
+                while len(self._kept) > self._capacity:
+                    self._kept.popitem(last=False)
+        return [known[text] for text in texts]
+
+    def facts(self) -> CacheFacts:
+        """Count hits and misses."""
+        with self._lock:
+            return CacheFacts(len(self._kept), self._capacity, self._hits, self._misses)
