@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -461,7 +461,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _loaded(
     files: Iterable[ScannedFile], known: Mapping[str, tuple[Row, _Vectors]], encoder: Encoder, workers: int
-) -> Iterator[_Loaded]:
+) -> Generator[_Loaded, None, None]:
     """Decode ahead in threads, in order, holding a bounded number of pictures.
 
     Pillow and the transforms let go of the interpreter while they work, so threads are enough to keep the encoder

@@ -19,12 +19,13 @@ _SEED = 0
 _MIN_IMAGES = 2
 
 WORDS = tuple(
-    "apple backpack ball banana bed bench bicycle bird boat book bottle bowl box bridge bucket building bus cake "
-    "basket camera candle car carpet cat chair clock cloud computer couch cow cup curtain desk dog door duck elephant fence "
-    "fire flag flower fork fountain glass guitar hat horse house jacket kettle keyboard kite knife ladder lamp laptop "
-    "man mirror motorcycle mountain mug oven painting pan person phone piano pillow plant plate rabbit refrigerator "
-    "river road rock sandwich sheep shelf shoe sink spoon statue suitcase table telephone tent tower train tree truck "
-    "umbrella vase wall window woman".split()
+    "apple backpack ball banana basket bed bench bicycle bird boat book bottle bowl box bridge bucket "
+    "building bus cake camera candle car carpet cat chair clock cloud computer couch cow cup curtain desk "
+    "dog door duck elephant fence fire flag flower fork fountain glass guitar hat horse house jacket "
+    "kettle keyboard kite knife ladder lamp laptop man mirror motorcycle mountain mug oven painting pan "
+    "person phone piano pillow plant plate rabbit refrigerator river road rock sandwich sheep shelf shoe "
+    "sink spoon statue suitcase table telephone tent tower train tree truck umbrella vase wall window "
+    "woman".split()
 )
 """Everyday nouns; which ones hardly matters, since only the spread of their scores is used."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import open_clip
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from indexer.encoder import COMPACT, EncoderUnavailable
 from indexer.openclip import OpenClipEncoder, pick_device, wrap_open_clip
@@ -57,7 +57,7 @@ def load_compact(*, device: str = "auto") -> OpenClipEncoder:
     )
 
 
-def assemble_towers() -> tuple[nn.Module, Callable[..., Tensor]]:
+def assemble_towers() -> tuple[Any, Callable[..., Tensor]]:
     """The two frozen towers with untrained heads, and the text tower's tokenizer.
 
     Returns
@@ -142,7 +142,7 @@ def _checked(package: str, distribution: str, file: str) -> Path:
     return path
 
 
-def _load_in_order(trunk: nn.Module, state: dict[str, Any]) -> None:
+def _load_in_order(trunk: Any, state: dict[str, Any]) -> None:
     """Fill timm's trunk from a checkpoint that names the same tensors differently but lists them in the same order."""
     own = trunk.state_dict()
     theirs = [tensor for key, tensor in state.items() if not key.startswith("_fc.")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from torch.nn import functional
 
 from indexer.encoder import DenseMode
 from indexer.errors import IndexerError
+
+Tower = Any
+"""An image tower or a part of one: open_clip's and timm's modules carry no types for what is read here."""
 
 Reading = tuple[Tensor, Tensor]
 """Pooled (B, D) as the tower returns it, not normalised; tokens (B, H, W, D), not normalised."""
@@ -24,7 +28,7 @@ class UnsupportedTower(IndexerError):
     """An image tower, or a dense mode of one, that has no patch tokens we know how to read."""
 
 
-def default_mode(visual: nn.Module) -> DenseMode:
+def default_mode(visual: Tower) -> DenseMode:
     """The dense mode a tower is read with unless told otherwise.
 
     Key-key attention for transformers with a class token: of the training-free modes it is the one whose tokens
@@ -33,7 +37,7 @@ def default_mode(visual: nn.Module) -> DenseMode:
     return DenseMode.KK if _is_class_token_vit(visual) else DenseMode.HEAD
 
 
-def dense_reader(visual: nn.Module, mode: DenseMode) -> Callable[[Tensor], Reading]:
+def dense_reader(visual: Tower, mode: DenseMode) -> Callable[[Tensor], Reading]:
     """A function that runs a tower once and returns its pooled vector and its patch tokens.
 
     Parameters
@@ -76,14 +80,14 @@ def dense_reader(visual: nn.Module, mode: DenseMode) -> Callable[[Tensor], Readi
     )
 
 
-def takes_any_size(visual: nn.Module) -> bool:
+def takes_any_size(visual: Tower) -> bool:
     """Whether the dense pass may see pictures of another shape than the native one."""
     return (
         _is_class_token_vit(visual) or type(visual).__name__ == "ModifiedResNet" or _is_convolutional(visual)
     )
 
 
-def stride_of(visual: nn.Module) -> int:
+def stride_of(visual: Tower) -> int:
     """Pixels a patch covers, one way."""
     if type(visual).__name__ == "VisionTransformer":
         return int(visual.patch_size[0])
@@ -92,7 +96,7 @@ def stride_of(visual: nn.Module) -> int:
     return 32
 
 
-def read_frame(visual: nn.Module, mode: DenseMode, pixels: Tensor) -> Tensor:
+def read_frame(visual: Tower, mode: DenseMode, pixels: Tensor) -> Tensor:
     """Patch tokens of pictures of any shape, positions interpolated where the tower has them.
 
     Parameters
@@ -120,16 +124,16 @@ def read_frame(visual: nn.Module, mode: DenseMode, pixels: Tensor) -> Tensor:
     return _vit_tokens(visual, mode, seen[0], (height, width))
 
 
-def _is_class_token_vit(visual: nn.Module) -> bool:
+def _is_class_token_vit(visual: Tower) -> bool:
     return type(visual).__name__ == "VisionTransformer" and visual.attn_pool is None
 
 
-def _is_convolutional(visual: nn.Module) -> bool:
+def _is_convolutional(visual: Tower) -> bool:
     return type(visual).__name__ == "TimmModel" and not hasattr(visual.trunk, "pos_embed")
 
 
 @contextmanager
-def _captured(module: nn.Module) -> Iterator[list[Tensor]]:
+def _captured(module: Tower) -> Iterator[list[Tensor]]:
     """Collect what goes into a module while the block runs."""
     seen: list[Tensor] = []
     handle = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -139,13 +143,13 @@ def _captured(module: nn.Module) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _class_token_vit(visual: nn.Module, mode: DenseMode, pixels: Tensor) -> Reading:
+def _class_token_vit(visual: Tower, mode: DenseMode, pixels: Tensor) -> Reading:
     with _captured(visual.transformer.resblocks[-1]) as seen:
         pooled = visual(pixels)
     return pooled, _vit_tokens(visual, mode, seen[0], visual.grid_size)
 
 
-def _vit_tokens(visual: nn.Module, mode: DenseMode, x: Tensor, grid: tuple[int, int]) -> Tensor:
+def _vit_tokens(visual: Tower, mode: DenseMode, x: Tensor, grid: tuple[int, int]) -> Tensor:
     """Tokens of a class-token transformer from the input of its last block.
 
     Parameters
@@ -164,13 +168,13 @@ def _vit_tokens(visual: nn.Module, mode: DenseMode, x: Tensor, grid: tuple[int, 
         x = x if batch_first else x.transpose(0, 1)
     else:
         x = _last_attention(block, mode, x if batch_first else x.transpose(0, 1))
-    tokens = visual.ln_post(x)[:, 1:]
+    tokens: Tensor = visual.ln_post(x)[:, 1:]
     if visual.proj is not None:
         tokens = tokens @ visual.proj
-    return tokens.unflatten(1, grid)
+    return tokens.reshape(len(tokens), *grid, -1)
 
 
-def _last_attention(block: nn.Module, mode: DenseMode, x: Tensor) -> Tensor:
+def _last_attention(block: Tower, mode: DenseMode, x: Tensor) -> Tensor:
     """Output of the last block's attention alone, no residual, no MLP, with self-self weights or none.
 
     Parameters
@@ -197,49 +201,49 @@ def _last_attention(block: nn.Module, mode: DenseMode, x: Tensor) -> Tensor:
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
 def _interpolated(positions: Tensor, source: tuple[int, int], target: tuple[int, int]) -> Tensor:
     """Position embeddings (1 + P, C) resampled to another grid; the class token keeps its own."""
     if source == target:
         return positions
-    grid = positions[1:].unflatten(0, source).permute(2, 0, 1)[None]
+    grid = positions[1:].reshape(*source, -1).permute(2, 0, 1)[None]
     grid = functional.interpolate(grid, size=target, mode="bicubic", align_corners=False)
     return torch.cat([positions[:1], grid[0].flatten(1).T])
 
 
-def _attention_pooled_vit(visual: nn.Module, pixels: Tensor) -> Reading:
+def _attention_pooled_vit(visual: Tower, pixels: Tensor) -> Reading:
     with _captured(visual.attn_pool) as seen:
         pooled = visual(pixels)
     x = visual.attn_pool.ln_k(seen[0][:, 1:].flatten(0, 1)[:, None])  # (B * P, 1, C): each token alone
     # With a single key the softmax is one and the query does not matter; the first stands for all.
     query = visual.attn_pool.ln_q(visual.attn_pool.query[:1]).expand(len(x), -1, -1)
-    tokens = visual.ln_post(visual.attn_pool.attn(query, x, x, need_weights=False)[0][:, 0])
+    tokens: Tensor = visual.ln_post(visual.attn_pool.attn(query, x, x, need_weights=False)[0][:, 0])
     if visual.proj is not None:
         tokens = tokens @ visual.proj
-    return pooled, tokens.unflatten(0, (len(pixels), *visual.grid_size))
+    return pooled, tokens.reshape(len(pixels), *visual.grid_size, -1)
 
 
-def _modified_resnet(visual: nn.Module, pixels: Tensor) -> Reading:
+def _modified_resnet(visual: Tower, pixels: Tensor) -> Reading:
     with _captured(visual.attnpool) as seen:
         pooled = visual(pixels)
     return pooled, _value_path(visual.attnpool, seen[0])
 
 
-def _modified_resnet_tokens(visual: nn.Module, pixels: Tensor) -> Tensor:
+def _modified_resnet_tokens(visual: Tower, pixels: Tensor) -> Tensor:
     x = visual.stem(pixels)
     for layer in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
         x = layer(x)
     return _value_path(visual.attnpool, x)
 
 
-def _value_path(pool: nn.Module, features: Tensor) -> Tensor:
+def _value_path(pool: Tower, features: Tensor) -> Tensor:
     tokens: Tensor = pool.c_proj(pool.v_proj(features.permute(0, 2, 3, 1)))
     return tokens
 
 
-def _timm(visual: nn.Module, pixels: Tensor) -> Reading:
+def _timm(visual: Tower, pixels: Tensor) -> Reading:
     trunk = visual.trunk
     features = trunk.forward_features(pixels)
     pooled = visual.head(trunk.forward_head(features))
@@ -255,5 +259,5 @@ def _timm(visual: nn.Module, pixels: Tensor) -> Reading:
         alone = features[:, prefix:].flatten(0, 1)[:, None]
         if trunk.global_pool == "avg" and prefix:  # the average skips the prefix, so it needs one to skip
             alone = torch.cat([alone.new_zeros(len(alone), prefix, alone.shape[-1]), alone], dim=1)
-    tokens = visual.head(trunk.forward_head(alone))
-    return pooled, tokens.unflatten(0, (batch, height, width))
+    tokens: Tensor = visual.head(trunk.forward_head(alone))
+    return pooled, tokens.reshape(batch, height, width, -1)

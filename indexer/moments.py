@@ -71,7 +71,7 @@ def spatial_moments(tokens: Floats) -> Floats:
     down = _differences(_sums(tokens, -2), -3).sum(axis=-2)  # (..., H // 2, D), lower minus upper
     m_x = (x[(width + 1) // 2 :, None] * across).sum(axis=-2)
     m_y = (y[(height + 1) // 2 :, None] * down).sum(axis=-2)
-    return np.stack([m_x, m_y], axis=-2) / np.float32(height * width)
+    return np.stack([m_x, m_y], axis=-2) * np.float32(1.0 / (height * width))
 
 
 def _centres(n: int) -> Floats:

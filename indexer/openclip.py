@@ -17,11 +17,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import open_clip
 import torch
+from numpy.typing import NDArray
 from open_clip.model import get_model_preprocess_cfg
 from open_clip.pretrained import get_pretrained_cfg
 from open_clip.transform import PreprocessCfg, image_transform_v2, to_2tuple
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from indexer.dense import default_mode, dense_reader, read_frame, stride_of, takes_any_size
 from indexer.encoder import (
@@ -40,6 +41,7 @@ FRAME_ASPECT = 4
 """A frame longer than this many short sides is squeezed to it: a strip of 10,000 pixels must not take the memory of a
 hundred pictures."""
 
+Floats = NDArray[np.float32]
 Tokenise = Callable[[list[str], int], Tensor]
 
 
@@ -62,7 +64,7 @@ class OpenClipEncoder:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         preprocess: Callable[[Image.Image], Tensor],
         tokenise: Tokenise,
         spec: EncoderSpec,
@@ -82,7 +84,7 @@ class OpenClipEncoder:
         return self._spec
 
     @property
-    def model(self) -> nn.Module:
+    def model(self) -> Any:
         """The open_clip model itself."""
         return self._model
 
@@ -121,7 +123,7 @@ class OpenClipEncoder:
             pooled, tokens = self._read(self._stack([pixels.native for pixels in batch]))
             pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if self._spec.dense_view is DenseView.NATIVE:
-                return ImageFeatures(pooled.float().cpu().numpy(), tokens.float().cpu().numpy())
+                return ImageFeatures(pooled.float().cpu().numpy(), list(tokens.float().cpu().numpy()))
             return ImageFeatures(pooled.float().cpu().numpy(), self._frames(batch))
 
     @torch.inference_mode()
@@ -146,13 +148,13 @@ class OpenClipEncoder:
             )
         return TextFeatures(vectors, tuple(truncated))
 
-    def _stack(self, arrays: Sequence[np.ndarray[Any, np.dtype[np.float32]]]) -> Tensor:
+    def _stack(self, arrays: Sequence[Floats]) -> Tensor:
         return torch.from_numpy(np.stack(arrays)).to(self._device)
 
-    def _frames(self, batch: Sequence[Pixels]) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+    def _frames(self, batch: Sequence[Pixels]) -> list[Floats]:
         """Tokens of frames of different shapes, each shape in one pass."""
         frames = [pixels.dense if pixels.dense is not None else pixels.native for pixels in batch]
-        tokens: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
+        tokens: dict[int, Floats] = {}
         for shape in {frame.shape for frame in frames}:
             rows = [row for row, frame in enumerate(frames) if frame.shape == shape]
             seen = read_frame(
@@ -218,7 +220,7 @@ def load_open_clip(
 
 
 def wrap_open_clip(
-    model: nn.Module,
+    model: Any,
     name: str,
     pretrained: str,
     tokenizer: Callable[..., Tensor],
@@ -262,7 +264,7 @@ def wrap_open_clip(
     )
 
 
-def weights_hash(model: nn.Module) -> str:
+def weights_hash(model: Any) -> str:
     """SHA-256 over a model's structure and all its parameters and buffers, by name.
 
     The structure counts because the same weights behind another activation are another encoder.
@@ -345,7 +347,7 @@ def _frame_size(width: int, height: int, stride: int) -> tuple[int, int]:
     return round(sides[0] / stride) * stride, round(sides[1] / stride) * stride
 
 
-def _normalisation(visual: nn.Module) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _normalisation(visual: Any) -> tuple[Floats, Floats]:
     cfg = visual.preprocess_cfg
     return np.asarray(cfg["mean"], dtype=np.float32), np.asarray(cfg["std"], dtype=np.float32)
 

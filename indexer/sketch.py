@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Codes = NDArray[np.int8] | NDArray[np.float16]
+Codes = NDArray[np.int8 | np.float16]
 
 _INT8_LIMIT = 127
 _HEADROOM = 1.5
@@ -78,7 +78,8 @@ class Sketcher:
         projected = self.project(moments) / self.scale
         if self.precision is Precision.FP16:
             return projected.astype(np.float16)
-        return np.clip(np.rint(projected), -_INT8_LIMIT, _INT8_LIMIT).astype(np.int8)
+        codes: Codes = np.clip(np.rint(projected), -_INT8_LIMIT, _INT8_LIMIT).astype(np.int8)
+        return codes
 
     def decode(self, codes: Codes) -> Floats:
         """Projected moments that codes stand for.

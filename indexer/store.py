@@ -197,14 +197,14 @@ class Index:
     images: pa.Table
     """The indexed rows of the ledger: row n here owns row n of the vectors."""
     sketcher: Sketcher
-    _native: faiss.IndexFlatIP
-    _sketch: faiss.IndexScalarQuantizer
+    _native: Any
+    _sketch: Any
 
     def __len__(self) -> int:
         return self.manifest.indexed
 
     @property
-    def faiss_native(self) -> faiss.IndexFlatIP:
+    def faiss_native(self) -> Any:
         """The native vectors as FAISS opened them."""
         return self._native
 

@@ -144,7 +144,7 @@ class _Cutter:
         if phrase is not None:
             if phrase.entry.role is not Role.ASIDE:
                 text = " ".join(self.tokens[phrase.start : phrase.end])
-                self.items.append(Chunk(Kind.PLACE, text=text, phrase=phrase, start=i))
+                self.items.append(Chunk(Kind.PLACE, text=text, head=text, phrase=phrase, start=i))
             return phrase.end
         if i in self.idiom:
             return self._noun(i)
