@@ -10,11 +10,9 @@ What this module holds to:
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import time
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,28 +28,14 @@ from indexer.images import open_image
 from indexer.store import Index, open_index
 from parser.relation import ParsedQuery, SpatialRelation
 from service.engine import Engine, JointQuery, Scores, Top, canonical_scores
-from service.errors import BadCursor, EmptyQuery, ImageGone, OutOfRange, QueryTooLong, SearchError
+from service.errors import BadCursor, ImageGone, SearchError
 from service.pictures import Pictures
+from service.query import Mode, SearchRequest, clean_query
 from service.readout import UNIT, displacement_direction, is_proxy, phrases, select
 from service.texts import TextVectors
 
-K_RANGE = (1, 1000)
-OFFSET_RANGE = (0, 10**9)
-WEIGHT_RANGE = (0.0, 100.0)
-QUERY_LIMIT = 20_000
-"""Characters of a query; a text tower reads a few hundred."""
-
 SAME_SPACE = 0.999
 """Cosine between a stored vector and the same picture embedded again, below which the spaces differ."""
-
-
-class Mode(StrEnum):
-    """How a query may be ranked."""
-
-    AUTO = "auto"
-    """By the native score, and by the relations the query names."""
-    NATIVE = "native"
-    """By the native score alone."""
 
 
 class Ranking(StrEnum):
@@ -64,45 +48,9 @@ class Ranking(StrEnum):
 class Parser(Protocol):
     """What reads relations out of a text."""
 
-    def parse(self, text: str) -> ParsedQuery:
-        """Read one query."""
+    def parse_many(self, texts: Iterable[str]) -> list[ParsedQuery]:
+        """Read queries."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """A query and how to answer it.
-
-    Attributes
-    ----------
-    query : str
-        Outer white space does not count.
-    k : int
-        Hits to return.
-    offset : int
-        Hits to leave out before the first.
-    cursor : str or None
-        Goes on where another result ended; excludes ``offset``.
-    mode : Mode
-    depth : bool
-        Whether in front of and behind rank, by proxy.
-    weight : float
-        Multiplies the spatial score.
-    min_score : float or None
-        Leaves out hits that score less.
-    explain : bool
-        Whether each hit says what each relation contributed.
-    """
-
-    query: str
-    k: int = 10
-    offset: int = 0
-    cursor: str | None = None
-    mode: Mode = Mode.AUTO
-    depth: bool = False
-    weight: float = 1.0
-    min_score: float | None = None
-    explain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +205,10 @@ class Searcher:
 
         index = open_index(folder)
         encoder = load_encoder_for(index.manifest.encoder, pretrained=pretrained, device=device)
-        searcher = cls(index, encoder, QueryParser(), device=device, images=images)
+        parser = QueryParser()
+        searcher = cls(index, encoder, parser, device=device, images=images)
         searcher.check_space()
+        parser.warm()
         searcher.search("a picture", k=1)  # the first query of a process pays for the libraries' start
         return searcher
 
@@ -297,7 +247,7 @@ class Searcher:
         """Answer requests together, each with its result or its own error."""
         clock = _Clock()
         with clock("parse"):
-            jobs = [self._begin(request) for request in requests]
+            jobs = self._begin(requests)
         with clock("encode"):
             encoded = iter(self._encode([job for job in jobs if isinstance(job, _Job)]))
             jobs = [job if isinstance(job, SearchError) else next(encoded) for job in jobs]
@@ -327,8 +277,7 @@ class Searcher:
         SearchError
             It is empty or too long.
         """
-        with self._parsing:
-            return self._parser.parse(clean_query(query))
+        return self._parse([clean_query(query)])[0]
 
     def check_space(self) -> None:
         """Embed stored pictures again and compare.
@@ -354,22 +303,23 @@ class Searcher:
                 fix="Build a new index.",
             )
 
-    def _begin(self, request: SearchRequest) -> _Job | SearchError:
+    def _parse(self, texts: Sequence[str]) -> list[ParsedQuery]:
+        with self._parsing:
+            return self._parser.parse_many(texts)
+
+    def _begin(self, requests: Sequence[SearchRequest]) -> list[_Job | SearchError]:
+        checked = [self._check(request) for request in requests]
+        texts = [one[0].query for one in checked if not isinstance(one, SearchError)]
+        parsed = iter(self._parse(texts))
+        return [one if isinstance(one, SearchError) else _job(*one, next(parsed)) for one in checked]
+
+    def _check(self, request: SearchRequest) -> tuple[SearchRequest, int] | SearchError:
         try:
             request = replace(request, query=clean_query(request.query))
-            _check_range("k", request.k, K_RANGE)
-            _check_range("offset", request.offset, OFFSET_RANGE)
-            _check_range("weight", request.weight, WEIGHT_RANGE)
-            if request.min_score is not None and not math.isfinite(request.min_score):
-                raise OutOfRange("min_score", request.min_score, -math.inf, math.inf)
-            offset = request.offset if request.cursor is None else self._resume(request)
+            request.check()
+            return request, request.offset if request.cursor is None else self._resume(request)
         except SearchError as error:
             return error
-        parsed = self.parse(request.query)
-        if request.mode is Mode.NATIVE:
-            return _Job(request, offset, parsed, (), ())
-        chosen = select(parsed.relations, depth=request.depth)
-        return _Job(request, offset, parsed, chosen.ranked, (*parsed.warnings, *chosen.warnings))
 
     def _encode(self, jobs: Sequence[_Job]) -> list[_Job]:
         template = self.encoder.spec.template
@@ -473,36 +423,11 @@ class Searcher:
         return hashlib.sha256(repr((*parts, files["sketch"].sha256)).encode()).hexdigest()[:16]
 
 
-def clean_query(query: str) -> str:
-    r"""Make a query fit to be read by any tokenizer.
-
-    Outer white space goes; halves of surrogate pairs, which are no characters, become U+FFFD.
-
-    Raises
-    ------
-    EmptyQuery
-        Nothing visible is left.
-    QueryTooLong
-
-    Examples
-    --------
-    >>> clean_query("  a dog\n")
-    'a dog'
-    """
-    text = query.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
-    if len(text) > QUERY_LIMIT:
-        raise QueryTooLong(len(text), QUERY_LIMIT)
-    if all(unicodedata.category(c) in _INVISIBLE for c in text):
-        raise EmptyQuery
-    return text
-
-
-_INVISIBLE = frozenset({"Zs", "Zl", "Zp", "Cc", "Cf"})
-
-
-def _check_range(name: str, came: float, allowed: tuple[float, float]) -> None:
-    if not allowed[0] <= came <= allowed[1]:
-        raise OutOfRange(name, came, *allowed)
+def _job(request: SearchRequest, offset: int, parsed: ParsedQuery) -> _Job:
+    if request.mode is Mode.NATIVE:
+        return _Job(request, offset, parsed, (), ())
+    chosen = select(parsed.relations, depth=request.depth)
+    return _Job(request, offset, parsed, chosen.ranked, (*parsed.warnings, *chosen.warnings))
 
 
 def _relation_to_dict(relation: SpatialRelation) -> dict[str, Any]:

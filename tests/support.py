@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,6 +108,9 @@ class TinyEncoder:
 
 class SmallParser:
     """``A left of B`` and its kin: keeps tests of the service apart from the grammar."""
+
+    def parse_many(self, texts: Iterable[str]) -> list[ParsedQuery]:
+        return [self.parse(text) for text in texts]
 
     def parse(self, text: str) -> ParsedQuery:
         def bare(phrase: str) -> str:

@@ -18,7 +18,8 @@ from service.errors import (
     SearchError,
     UnknownImage,
 )
-from service.search import Mode, Ranking, Searcher, SearchRequest
+from service.query import Mode, SearchRequest
+from service.search import Ranking, Searcher
 from tests.support import Placed, SmallParser, TinyEncoder, draw, index_folder
 
 PLAIN = ["red", "a photo of a blue thing", "yellow and green", "nothing at all", "purple orange"]
