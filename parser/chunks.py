@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-from parser import words
+from parser import nouns, words
 from parser.lexicon import Role
 from parser.phrases import Phrase
 
@@ -31,7 +31,7 @@ class Kind(Enum):
     NEGATOR = "not, without"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Chunk:
     """One item of the row.
 
@@ -55,12 +55,16 @@ class Chunk:
         A noun phrase that stands for another one.
     nameless : bool
         A noun phrase that names nothing: "something", "what".
-    owned : bool
-        A noun phrase that begins with a possessive.
     start : int
         First word of the item.
-    inner, action : Chunk or None
-        For "man holding an umbrella": the umbrella and the holding.
+    inner : tuple of Chunk
+        For "man holding a fork and a spoon": the fork and the spoon.
+    action : Chunk or None
+        The holding.
+    modified : bool
+        A noun phrase that carries more than its own words.
+    near : Chunk or None
+        For "with": a thing left out just before it, which a pronoun may also stand for.
     """
 
     kind: Kind
@@ -72,15 +76,19 @@ class Chunk:
     negative: bool = False
     pronoun: bool = False
     nameless: bool = False
-    owned: bool = False
     start: int = 0
-    inner: Chunk | None = None
+    inner: tuple[Chunk, ...] = ()
     action: Chunk | None = None
-    parts: list[Chunk] = field(default_factory=list)
+    modified: bool = False
+    near: Chunk | None = None
 
 
 _SIGNS = {",": Kind.COMMA, "-": Kind.COMMA, "–": Kind.COMMA, "—": Kind.COMMA, ":": Kind.COMMA, "(": Kind.COMMA, ")": Kind.COMMA,
           "+": Kind.CONJUNCTION, "&": Kind.CONJUNCTION}  # fmt: skip
+_BEFORE_VERB = (
+    Kind.NOUN, Kind.AUXILIARY, Kind.RELATIVE, Kind.SUBORDINATOR, Kind.THERE, Kind.PLACE, Kind.NEGATOR, Kind.VERB
+)  # fmt: skip
+_CANS = frozenset("garbage trash soda beer tin paint watering spray".split())
 _BREAKS = frozenset(".;!?|/…")
 _LATIN_END = 0x250
 
@@ -124,6 +132,8 @@ class _Cutter:
         self.verbs = verbs
         self.doubtful: list[int] = []
         self.items: list[Chunk] = []
+        self._one = False  # the noun phrase being read began with "a"
+        self._determined = False  # it began with an article or possessive
 
     def run(self) -> list[Chunk]:
         i = 0
@@ -156,6 +166,9 @@ class _Cutter:
             return i + 1
         if token in words.CONJUNCTIONS:
             return self._add(Kind.CONJUNCTION, i)
+        if token == "as":
+            dressed = self._after(Kind.VERB) and self.items[-1].head == "dress"
+            return self._add(Kind.PREPOSITION if dressed else Kind.SUBORDINATOR, i)
         if token in words.SUBORDINATORS:
             return self._add(Kind.SUBORDINATOR, i)
         if token == "no":
@@ -178,12 +191,7 @@ class _Cutter:
             return i + 1
         if token in words.PREPOSITIONS and not (token == "like" and self._after(Kind.AUXILIARY)):
             return self._add(Kind.PREPOSITION, i)
-        if token in words.ADVERBS or (
-            token.endswith("ly")
-            and len(token) > 4
-            and token not in words.NOUNS_IN_LY
-            and not self._nounish(i + 1)
-        ):
+        if token in words.ADVERBS or self._adverbial(i):
             return i + 1
         if self._is_verb(i, []):
             return self._verb(i)
@@ -218,7 +226,7 @@ class _Cutter:
             token[0].isalnum()
             and not _foreign(token)
             and token not in words.CONJUNCTIONS
-            and token not in words.AUXILIARIES
+            and (token not in words.AUXILIARIES or (token == "can" and i > 0 and self.tokens[i - 1] in _CANS))
             and token not in words.PREPOSITIONS
             and token not in words.PRONOUNS
             and token not in words.RELATIVES
@@ -227,7 +235,16 @@ class _Cutter:
             and token not in words.SUBORDINATORS
             and token not in words.NEGATORS
             and token not in words.ADVERBS
+            and not self._adverbial(i)
         )
+
+    def _adverbial(self, i: int) -> bool:
+        """Whether the word at ``i`` is an adverb by its ending and describes no adjective after it."""
+        token = self.tokens[i]
+        if not token.endswith("ly") or len(token) <= 4 or token in words.NOUNS_IN_LY:
+            return False
+        following = self.tokens[i + 1] if i + 1 < len(self.tokens) and i + 1 not in self.phrases else ""
+        return not (following in words.ADJECTIVES or following.endswith("ed") or following.endswith("ing"))
 
     def _is_verb(self, i: int, content: list[str]) -> bool:
         """Whether the word at ``i`` ends a noun phrase that so far reads ``content`` and is a verb itself."""
@@ -236,7 +253,7 @@ class _Cutter:
         if not content:
             return self._first_is_verb(i, form)
         if all(word in words.ADJECTIVES for word in content):
-            return False
+            return form == "ing" and not self._determined and self._after(Kind.AUXILIARY)
         ends = not self._nounish(i + 1)
         if token == "left":
             return True
@@ -250,11 +267,14 @@ class _Cutter:
             content[-1].endswith("s") and not content[-1].endswith("ss")
         )
         counted = content[0] in words.COUNTS
-        followed = i + 1 < len(self.tokens) and (ends or self.tokens[i + 1] in words.DETERMINERS)
+        followed = i + 1 < len(self.tokens) and (
+            ends or i + 2 in self.phrases and self.tokens[i + 1] in words.ADJECTIVES
+        )
         if form == "s":
-            return followed and not (counted and not plural)
+            return (followed or self._one or content[-1] in nouns.PEOPLE) and not plural and not (counted and not plural)
         if form == "base":
-            return followed and plural and not self._one
+            joined = len(self.items) > 1 and self._after(Kind.CONJUNCTION)
+            return followed and (plural or joined) and not self._one or content[-1] in words.PLURALS
         if i in self.verbs:
             return True
         if (
@@ -269,7 +289,7 @@ class _Cutter:
 
     def _first_is_verb(self, i: int, form: str | None) -> bool:
         if form is None:
-            if not self._after(Kind.NOUN, Kind.AUXILIARY) or self._nounish(i + 1):
+            if not self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB) or self._nounish(i + 1):
                 return False
             token = self.tokens[i]
             return (
@@ -277,38 +297,48 @@ class _Cutter:
                 and len(token) > 4
                 and token not in words.NOUNS_IN_ING | words.NOUNS_IN_ED
             )
-        if self._after(
-            Kind.NOUN,
-            Kind.AUXILIARY,
-            Kind.RELATIVE,
-            Kind.SUBORDINATOR,
-            Kind.THERE,
-            Kind.PLACE,
-            Kind.NEGATOR,
-            Kind.VERB,
-        ):
-            return not (
-                form in ("ing", "ed") and self._nounish(i + 1) and self._after(Kind.AUXILIARY) and False
-            )
+        if self._after(*_BEFORE_VERB):
+            return not self._expects_object()
         if self._after(Kind.CONJUNCTION) and form in ("ing", "ed"):
             return not self._nounish(i + 1)
         return not self._nounish(i + 1) and form in ("ing", "ed") and bool(self.items)
 
+    def _expects_object(self) -> bool:
+        """Whether a place phrase stands before that a noun phrase must follow."""
+        phrase = self.items[-1].phrase
+        return phrase is not None and not phrase.owner and phrase.entry.role is not Role.POSITION
+
     def _noun(self, start: int) -> int:
         tokens, i = self.tokens, start
-        negative = owned = False
-        self._one = False
+        negative = self._one = False
         while (
             i < len(tokens)
             and (tokens[i] in words.DETERMINERS or tokens[i] in words.POSSESSIVES or tokens[i] == "no")
             and i not in self.phrases
         ):
             negative |= tokens[i] == "no"
-            owned |= tokens[i] in words.POSSESSIVES
             self._one |= tokens[i] in ("a", "an", "one", "this", "that", "each", "every", "another")
             i += 1
         if tokens[start] == "one" and i == start and self._nounish(i + 1):
             self._one = True
+        self._determined = i > start
+        if (
+            self._determined
+            and tokens[i - 1] in ("another", "each")
+            and i < len(tokens)
+            and words.VERB_FORMS.get(tokens[i]) == "s"
+        ):
+            self.items.append(
+                Chunk(
+                    Kind.NOUN,
+                    text=tokens[i - 1],
+                    full=tokens[i - 1],
+                    head=tokens[i - 1],
+                    nameless=True,
+                    start=start,
+                )
+            )
+            return i
         content: list[str] = []
         first = i
         head = ""
@@ -336,6 +366,14 @@ class _Cutter:
             else:
                 content.append(token)
             i += 1
+        if (
+            content
+            and first == start
+            and self._after(Kind.AUXILIARY)
+            and len(self.items) > 1
+            and self._predicate(content)
+        ):
+            return i
         if not content:
             if i == start:
                 return i + 1
@@ -349,11 +387,14 @@ class _Cutter:
                 full=" ".join(tokens[start:i]),
                 head=head or content[-1],
                 negative=negative,
-                owned=owned,
                 start=first,
             )
         )
         return i
+
+    def _predicate(self, content: list[str]) -> bool:
+        """Whether the words after "is" only describe: "the dog is black and left of a car"."""
+        return all(word in words.ADJECTIVES and word not in words.COUNTS for word in content)
 
     def _of(self, i: int) -> bool:
         """Whether the "of" at ``i`` goes on the noun phrase."""

@@ -104,7 +104,7 @@ _UNSCORED = {
     INSIDE: "inside|inside of|within|into|enclosed by|contained in|outside|outside of|out of",
     AMONG: "between|in between|among|amongst|amid|surrounding|surrounded by|around|all around|beyond|past|along|"
     "on both sides of|on either side of|on each side of|on both sides|on either side|on each side|"
-    "on the left and right|on the left and on the right|on left and right|to the left and right|left and right of|"
+    "on the left and right|on left and right|to the left and right|left and right of|"
     "to the left and right of|on the left and right of|to the left or right of|left or right of|"
     "on the left or right of|above or below|above and below",
     FACING: "facing|facing away from|facing towards|facing toward|parallel to|perpendicular to|toward|towards|pointing at",
@@ -137,7 +137,21 @@ _ASIDES = "over there|over here|all over|over again|above all|above all else|rig
 PLACE_PREPOSITIONS = frozenset(["at", "on", "in", "to", "near", "toward", "towards", "along", "by"])
 PLACE_DEGREES = frozenset(["far", "very", "immediate", "extreme", "direct", "near", "exact", "dead"])
 PLACE_AREAS = frozenset(
-    ["side", "half", "edge", "part", "third", "portion", "border", "margin", "area", "section", "quarter", "quadrant", "corner"]
+    [
+        "side",
+        "half",
+        "edge",
+        "part",
+        "third",
+        "portion",
+        "border",
+        "margin",
+        "area",
+        "section",
+        "quarter",
+        "quadrant",
+        "corner",
+    ]
 )
 PLACE_WORDS = {
     "left": "left",

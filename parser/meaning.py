@@ -22,7 +22,23 @@ _MOVING = frozenset(words.MOVING.split())
 _HOVERING = frozenset(words.HOVERING.split())
 _CARRYING = frozenset(words.CARRYING.split())
 _RIDING = frozenset(words.RIDING.split())
-_WAYS = frozenset(["way", "turn", "arrow", "arrows", "shift", "path", "step", "swipe", "slide", "look", "glance", "view", "exit"])
+_WAYS = frozenset(
+    [
+        "way",
+        "turn",
+        "arrow",
+        "arrows",
+        "shift",
+        "path",
+        "step",
+        "swipe",
+        "slide",
+        "look",
+        "glance",
+        "view",
+        "exit",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +92,14 @@ _WHOLE = frozenset(["entire", "complete", "and"])
 def _related(relation: Relation, said: str, target: Chunk | None) -> Meaning:
     if target is None:
         return Meaning(reason=NO_OBJECT)
-    head, first = target.head, target.text.split()[0]
+    head = target.head
     if target.nameless or head in nouns.ABSTRACT:
         return Meaning()
     if relation is Relation.BELOW and (
         head in nouns.SKY or head in nouns.COVERS or head in nouns.BODY or head == "water"
     ):
         return Meaning()
-    vertical = relation in (Relation.ABOVE, Relation.BELOW)
-    if (vertical and first not in words.COUNTS and first[0].isdigit()) or (vertical and head in nouns.UNITS):
+    if relation in (Relation.ABOVE, Relation.BELOW) and _is_amount(target):
         return Meaning()
     if said.endswith("over"):
         if head in nouns.BODY and head not in ("head", "heads"):
@@ -94,34 +109,43 @@ def _related(relation: Relation, said: str, target: Chunk | None) -> Meaning:
     return Meaning(relation)
 
 
-def naming(subject: Chunk, says: Relation | Position, said: str, verb: Chunk | None) -> tuple[str, str]:
+def _is_amount(target: Chunk) -> bool:
+    """Whether the object is a number rather than a thing: "over 100 people", "under 10 years old"."""
+    first, *rest = target.text.split()
+    number = first[0].isdigit() or first in words.COUNTS
+    return (number and (first not in words.COUNTS or any(word in nouns.UNITS for word in rest))) or (
+        not rest and (number or target.head in nouns.UNITS)
+    )
+
+
+def naming(
+    subject: Chunk, says: Relation | Position, phrase: Phrase, said: str, verb: Chunk | None
+) -> tuple[tuple[str, ...], str]:
     """Name what stands there, or tell why it cannot be named.
 
     Returns
     -------
-    name : str
-        Noun phrase of the subject; empty where there is none.
+    names : tuple of str
+        Noun phrases of the subject; empty where there is none.
     reason : str
         Why; empty where there is a name or nothing to tell.
     """
-    if verb is not None:
-        if verb.head in _LOOKING:
-            return "", DIRECTION
-        if verb.head in _MOVING and isinstance(says, Position) and "to" in said.split():
-            return "", DIRECTION
-        if said.endswith("over") and verb.head not in _HOVERING:
-            return "", PATH
-    if isinstance(says, Position) and subject.head in _WAYS and "to" in said.split():
-        return "", DIRECTION
-    if said.endswith("over") and subject.head in nouns.COVERS:
-        return "", ""
-    if subject.inner is None or subject.action is None:
-        return subject.text, ""
-    action = subject.action.head
-    if action in _LOOKING:
-        return "", DIRECTION
+    over = said.endswith("over")
+    turned = isinstance(says, Position) and phrase.prefix in ("to", "toward", "towards")
+    action = subject.action.head if subject.action is not None else ""
+    moving = verb.head if verb is not None else ""
+    if moving in _LOOKING or action in _LOOKING or (turned and (moving in _MOVING or subject.head in _WAYS)):
+        return (), DIRECTION
+    if over and ((moving and moving not in _HOVERING) or subject.text.endswith("ing")):
+        return (), PATH
+    if over and subject.head in nouns.COVERS:
+        return (), ""
+    if said == "left of" and subject.head in nouns.REMNANTS:
+        return (), ""
+    if subject.head in nouns.STUNTS or (
+        says is Relation.ABOVE and action and action not in _CARRYING | _RIDING
+    ):
+        return (), UNCLEAR
     if says in (Relation.ABOVE, Relation.BELOW) and action in _CARRYING:
-        return subject.inner.text, ""
-    if says is Relation.ABOVE and action not in _RIDING:
-        return "", UNCLEAR
-    return subject.text, ""
+        return tuple(thing.text for thing in subject.inner), ""
+    return (subject.text,), ""

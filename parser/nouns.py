@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ABSTRACT", "BODY", "CLOTHING", "COLOURS", "CONTAINERS", "COVERS", "FRAMES", "GROUNDS", "PEOPLE", "RIDEABLE", "SCENERY", "SKY",
+__all__ = ["ABSTRACT", "ANIMALS", "BODY", "CLOTHING", "COLOURS", "CONTAINERS", "COVERS", "FRAMES", "GROUNDS", "PEOPLE", "REGIONS", "REMNANTS", "RIDEABLE", "SCENERY", "SKY", "STUNTS", "TIMES",
            "UNITS"]  # fmt: skip
 
 
@@ -39,8 +39,8 @@ ABSTRACT = _set("all else everything things world game average zero freezing par
                 "influence control pressure circumstances construction attack arrest age budget standard level history life lives "
                 "situation competition others issue past future matters money power freedom fun love death it's dessert")  # fmt: skip
 
-UNITS = _set("dollars dollar euros pounds degrees percent people years days hours minutes seconds months weeks miles meters metres feet inches "
-             "kilometers km kg lbs points times men women kids children votes users items pages cents")  # fmt: skip
+UNITS = _set("dollars dollar euros pounds degrees percent years days hours minutes seconds months weeks miles meters metres feet inches "
+             "kilometers km kg lbs points times votes users items pages cents")  # fmt: skip
 
 COLOURS = _set("red blue green yellow white black brown grey gray pink purple orange silver gold beige tan")
 CLOTHING = COLOURS | _set(
@@ -55,7 +55,7 @@ RIDEABLE = _set("bicycle bike motorcycle motorbike scooter skateboard snowboard 
                 "motorcycles horses skateboards wheelchair moped phone skates leash")  # fmt: skip
 PEOPLE = _set("person people man men woman women boy boys girl girls child children kid kids lady ladies guy guys player players baby toddler "
               "surfer skier skateboarder rider riders couple group bride groom someone somebody adult adults crowd family "
-              "batter catcher pitcher umpire snowboarder biker cyclist officer policeman cook chef worker workers male female")  # fmt: skip
+              "batter catcher pitcher umpire snowboarder biker cyclist officer policeman cook chef worker workers male female spectators fans tourists spectator teens teenager teenagers")  # fmt: skip
 SCENERY = (
     SKY
     | GROUNDS
@@ -65,3 +65,18 @@ SCENERY = (
         "house home ocean sea lake river water waves scenery background colors style street"
     )
 )
+ANIMALS = _set(
+    "dog cat horse cow sheep elephant bear zebra giraffe bird puppy kitten goat pig lion monkey dogs cats horses cows elephants birds bears"
+)
+SCENERY |= _set("scene area market background site place setting")
+TIMES = _set("day days night morning evening afternoon weekend monday tuesday wednesday thursday friday saturday sunday phone fire vacation "
+             "holiday sale way sides")  # fmt: skip
+"""What "on" does not put a thing on."""
+
+REMNANTS = _set(
+    "ruins remains crumbs scraps bits bit rest little much remnants leftovers piece pieces half ashes traces"
+)
+"""What is left of something."""
+
+STUNTS = _set("trick tricks jump jumps stunt stunts flip flips ollie move ride look view walk")
+"""Things that are done, not seen."""

@@ -43,10 +43,48 @@ for _phrase in LEXICON:
     _STARTS[_phrase[0]] = max(_STARTS.get(_phrase[0], 0), len(_phrase))
 
 _DEGREES = frozenset(
-    ["just", "directly", "right", "immediately", "slightly", "far", "high", "way", "straight", "somewhat", "well", "partly", "almost", "diagonally"]
+    [
+        "just",
+        "directly",
+        "right",
+        "immediately",
+        "slightly",
+        "far",
+        "high",
+        "way",
+        "straight",
+        "somewhat",
+        "well",
+        "partly",
+        "almost",
+        "diagonally",
+    ]
 )
 _UNITS = frozenset(
-    ["bit", "little", "tad", "foot", "feet", "meter", "meters", "metre", "metres", "inch", "inches", "yard", "yards", "mile", "miles", "step", "steps", "block", "blocks", "cm", "m", "ft"]
+    [
+        "bit",
+        "little",
+        "tad",
+        "foot",
+        "feet",
+        "meter",
+        "meters",
+        "metre",
+        "metres",
+        "inch",
+        "inches",
+        "yard",
+        "yards",
+        "mile",
+        "miles",
+        "step",
+        "steps",
+        "block",
+        "blocks",
+        "cm",
+        "m",
+        "ft",
+    ]
 )
 _CLOSED = (
     ADVERBS | AUXILIARIES | CONJUNCTIONS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS | QUESTIONS | RELATIVES
@@ -113,6 +151,7 @@ def _with_degree(tokens: list[str], phrase: Phrase, floor: int) -> Phrase:
             start -= 1
         elif (
             word in _UNITS
+            and tokens[phrase.start] != "over"  # "raising a foot over a case"
             and start - 2 >= floor
             and (tokens[start - 2] in COUNTS | {"a", "one"} or tokens[start - 2].isdigit())
         ):
@@ -212,7 +251,12 @@ def _describes_next(tokens: list[str], at: int) -> bool:
     if at >= len(tokens):
         return False
     word = tokens[at]
-    return word[0].isalnum() and word not in _CLOSED and word not in VERB_FORMS and not word.endswith("ing")
+    if not word[0].isalnum() or word in _CLOSED or word.endswith("ing"):
+        return False
+    form = VERB_FORMS.get(word)
+    return form is None or (
+        form == "base" and tokens[at + 1 : at + 2] not in (["a"], ["the"], ["two"], ["three"], ["some"])
+    )
 
 
 def _bare_sides(tokens: list[str], found: list[Phrase]) -> list[Phrase]:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from parser import nouns, words
 from parser.chunks import Chunk, Kind
-from parser.lexicon import Role
-from parser.meaning import UNCLEAR, meaning, naming
+from parser.lexicon import AMONG, Role
+from parser.meaning import UNCLEAR, Meaning, meaning, naming
+from parser.modifiers import fold
 from parser.phrases import Phrase
-from parser.relation import Relation, SpatialRelation, Unscored
+from parser.relation import Position, Relation, SpatialRelation, Unscored
 
-__all__ = ["Reading", "fold", "read"]
+__all__ = ["Reading", "read"]
 
 NEGATED = "It is negated, and Beside does not search for what is absent."
 NO_SUBJECT = "Nothing is named that stands there: say what to look for, as in 'a cup left of a laptop'."
 NO_ANTECEDENT = "It is not clear what the pronoun stands for."
 
+BOTH = "The opposite is said of the same thing, so the two cancel out."
+
+_OPPOSITE: dict[Relation | Position, Relation | Position] = {
+    **{relation: relation.inverse for relation in Relation},
+    Position.AT_LEFT: Position.AT_RIGHT,
+    Position.AT_RIGHT: Position.AT_LEFT,
+    Position.AT_TOP: Position.AT_BOTTOM,
+    Position.AT_BOTTOM: Position.AT_TOP,
+}
 _SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
 _CARRYING = frozenset(words.CARRYING.split())
-_LIKE_PREPOSITIONS = frozenset({"on", "onto", "off", "into", "along", "around", "out of", "across", "past"})
-_DAYS = frozenset(
-    ["day", "days", "night", "morning", "evening", "afternoon", "weekend", "monday", "sunday", "saturday", "phone", "fire", "vacation", "holiday", "sale", "way"]
-)
 
 
 @dataclass(slots=True)
@@ -39,119 +45,23 @@ class Reading:
             self.unscored.append(note)
 
 
-def fold(items: list[Chunk], reading: Reading) -> list[Chunk]:
-    """Join modifiers to their noun phrase ("man in a blue shirt") and drop where the scene is ("in the sky")."""
-    out: list[Chunk] = []
-    i = 0
-    while i < len(items):
-        item = items[i]
-        following = items[i + 1] if i + 1 < len(items) else None
-        if (
-            item.kind is Kind.PLACE
-            and item.text in _LIKE_PREPOSITIONS
-            and following is not None
-            and following.kind is Kind.NOUN
-        ):
-            if following.head not in _DAYS:
-                reading.ignore(item, _phrase(item).entry.reason)
-            item = replace(item, kind=Kind.PREPOSITION)
-        previous = out[-1] if out else None
-        if item.kind is Kind.PREPOSITION:
-            if following is None or following.kind is not Kind.NOUN:
-                i += 1  # a particle: "sitting down in"
-                continue
-            if item.head == "with" and (previous is None or _has_own_place(items, i + 2, following)):
-                out.append(item)
-                i += 1
-                continue
-            if (
-                previous is not None
-                and previous.kind is Kind.NOUN
-                and not previous.pronoun
-                and _modifies(item.head, following, items, i + 2)
-            ):
-                out[-1] = replace(
-                    previous,
-                    text=f"{previous.text} {item.head} {following.full}",
-                    full=f"{previous.full} {item.head} {following.full}",
-                )
-            i += 2
-            continue
-        if (
-            item.kind is Kind.VERB
-            and item.form == "ing"
-            and previous is not None
-            and previous.kind is Kind.NOUN
-            and _transitive(items, i)
-        ):
-            after_auxiliary = len(out) > 1 and out[-2].kind is Kind.AUXILIARY
-            if following is not None and not after_auxiliary and not previous.pronoun:
-                out[-1] = replace(
-                    previous,
-                    text=f"{previous.text} {item.text} {following.full}",
-                    full=f"{previous.full} {item.text} {following.full}",
-                    inner=following,
-                    action=item,
-                )
-                i += 2
-                continue
-        out.append(item)
-        i += 1
-    return out
-
-
-def _transitive(items: list[Chunk], i: int) -> bool:
-    return i + 1 < len(items) and items[i + 1].kind is Kind.NOUN and not items[i + 1].pronoun
-
-
-def _has_own_place(items: list[Chunk], after: int, thing: Chunk) -> bool:
-    """Whether the thing after "with" is itself placed: "with a cup on its left", "with a cup standing above it"."""
-    verb = False
-    for item in items[after : after + 6]:
-        if item.kind is Kind.PLACE and item.phrase is not None:
-            if item.phrase.entry.role is Role.UNSCORED:
-                return verb
-            if len(item.phrase.owner) == 1:
-                return True
-            index = items.index(item)
-            target = items[index + 1] if index + 1 < len(items) else None
-            if target is not None and target.kind is Kind.NOUN and target.pronoun:
-                return True
-            attribute = thing.head in nouns.CLOTHING
-            if item.phrase.entry.role in (Role.POSITION, Role.PART):
-                return not attribute
-            return verb and not attribute
-        if item.kind in (Kind.VERB, Kind.AUXILIARY, Kind.RELATIVE):
-            verb = True
-        elif item.kind in (Kind.COMMA, Kind.BREAK, Kind.CONJUNCTION, Kind.SUBORDINATOR):
-            return False
-    return False
-
-
-def _modifies(preposition: str, thing: Chunk, items: list[Chunk], after: int) -> bool:
-    """Whether "preposition thing" describes the noun before it, rather than the scene."""
-    if preposition == "in":
-        return thing.head in nouns.CLOTHING or thing.head in nouns.CONTAINERS
-    if preposition == "with":
-        tail = items[after] if after < len(items) else None
-        in_scene = (
-            tail is not None
-            and tail.kind is Kind.PREPOSITION
-            and tail.head == "in"
-            and after + 1 < len(items)
-            and items[after + 1].head in nouns.SCENERY
-        )
-        return thing.head not in nouns.SCENERY and not in_scene
-    if preposition == "on":
-        return thing.head in nouns.RIDEABLE
-    return preposition == "of"
-
-
 def read(items: list[Chunk]) -> Reading:
     """Read the relations and positions that a row of items names."""
     reading = Reading()
-    _Reader(fold(items, reading), reading).run()
+    folded = fold(items, lambda place: reading.ignore(place, _phrase(place).entry.reason))
+    _Reader(folded, reading).run()
+    _drop_contradictions(reading)
     return reading
+
+
+def _drop_contradictions(reading: Reading) -> None:
+    """Drop facts that cancel each other: a thing on both sides at once."""
+    facts = {(fact.subject, fact.relation, fact.object) for fact in reading.relations}
+    for fact in list(reading.relations):
+        if (fact.subject, _OPPOSITE.get(fact.relation), fact.object) in facts:
+            reading.relations.remove(fact)
+            note = Unscored(str(fact.relation).replace("_", " "), BOTH)
+            reading.unscored.append(note)
 
 
 def _phrase(item: Chunk) -> Phrase:
@@ -179,6 +89,7 @@ class _Reader:
         self.items = items
         self.reading = reading
         self.host: Chunk | None = None
+        self.near: Chunk | None = None
         self.topic: list[Chunk] = []
         self.named: list[Chunk] = []
         self._clear()
@@ -192,6 +103,7 @@ class _Reader:
         self.stated = False  # the clause has had its place phrase
         self.finite = False
         self.negated = False
+        self.amid = False  # among the things that "between" names
         self.question = False
         self.unclear = False
         self.verb: Chunk | None = None
@@ -250,6 +162,7 @@ class _Reader:
                 self.verb, self.unclear = item, False
             case Kind.PREPOSITION:  # only "with" before a thing that has its own place is left by fold
                 self.host = self.target or (self.subjects[0] if self.subjects else self.host)
+                self.near = item.near
             case Kind.NOUN:
                 self._noun(i)
             case Kind.PLACE:
@@ -322,32 +235,22 @@ class _Reader:
 
     def _place(self, i: int) -> int:
         """Read one place phrase, or several joined by "and" that share an object; returns the last item used."""
-        group = [self.items[i]]
-        used = i
-        while (
-            used + 2 < len(self.items)
-            and self.items[used + 1].kind is Kind.CONJUNCTION
-            and self.items[used + 2].kind is Kind.PLACE
-            and _phrase(self.items[used + 2]).entry.role is not Role.UNSCORED
-            and _phrase(group[-1]).entry.role is not Role.UNSCORED
-        ):
-            used += 2
-            group.append(self.items[used])
+        if self._starts_anew(i):
+            self._take([])
+        group = self._group(i)
+        used = i + 2 * (len(group) - 1)
         either = any(item.text == "or" for item in self.items[i:used])
         following = self.items[used + 1] if used + 1 < len(self.items) else None
         last = _phrase(group[-1])
         takes = last.entry.role in (Role.RELATION, Role.OWN_SIDE, Role.PART, Role.UNSCORED) and not last.owner
         target = following if takes and following is not None and following.kind is Kind.NOUN else None
-        if (
-            target is not None
-            and last.entry.role is Role.UNSCORED
-            and group[0].text in ("between", "in between")
-        ):
-            target = None
+        amid = self.amid and (target is None or not target.pronoun) and last.entry.role is not Role.POSITION
+        if last.entry.role is Role.UNSCORED and group[0].text in ("between", "in between"):
+            target, self.amid = None, True
         used += target is not None
         sideways = all(item.phrase is not None and item.phrase.entry.relation in _SIDEWAYS for item in group)
         chained = self.target is not None and self.last is Kind.NOUN
-        unclear = self.unclear or either
+        unclear = self.unclear or either or (amid and not last.owner)
         if chained and sideways and self.sideways and self.target is not None:
             self.subjects, self.target = [self.target], None
         elif chained:
@@ -373,8 +276,34 @@ class _Reader:
                 self.named.append(target)
         return used
 
+    def _group(self, i: int) -> list[Chunk]:
+        """Place phrases from ``i`` on that share the object of the last: "above and to the left of a tower"."""
+        group = [self.items[i]]
+        while _phrase(group[-1]).entry.role is not Role.UNSCORED:
+            joined = self.items[i + 1 : i + 3]
+            if [item.kind for item in joined] != [Kind.CONJUNCTION, Kind.PLACE]:
+                break
+            i += 2
+            group.append(self.items[i])
+        takes = _phrase(group[-1]).entry.role in (Role.RELATION, Role.OWN_SIDE)
+        shared = takes and i + 1 < len(self.items) and self.items[i + 1].kind is Kind.NOUN
+        return group if shared else group[:1]
+
+    def _starts_anew(self, i: int) -> bool:
+        """Whether a position stands before its subject in a clause of its own: "and on the right a doctor"."""
+        following = self.items[i + 1] if i + 1 < len(self.items) else None
+        return (
+            self.last in (Kind.CONJUNCTION, Kind.COMMA)
+            and _phrase(self.items[i]).entry.role is Role.POSITION
+            and following is not None
+            and following.kind is Kind.NOUN
+            and following.full != following.text
+        )
+
     def _allowed(self, place: Chunk, target: Chunk | None) -> bool:
         """Whether a place phrase without a subject so far says something, so that a subject may follow."""
+        if _phrase(place).owner:
+            return True
         said = meaning(_phrase(place), place.text, target)
         if said.says is None and said.reason:
             self.reading.ignore(place, said.reason)
@@ -383,16 +312,19 @@ class _Reader:
     def _state(self, place: Chunk, target: Chunk | None) -> None:
         """Note what a place phrase says of the subjects."""
         phrase = _phrase(place)
+        pointing = len(phrase.owner) == 1 or (target is not None and target.pronoun)
+        if pointing and self.host is None and len(self.subjects) > 1:  # "a sofa and a dog under it"
+            self.named[:0], self.subjects = self.subjects[:1], self.subjects[-1:]
         if phrase.owner:
             target = self._owner(phrase.owner)
         elif target is not None and target.pronoun:
             target = self._antecedent(target.head)
-        if target is None and (
-            phrase.owner or (phrase.entry.role is not Role.POSITION and self._follows_pronoun(place))
-        ):
+        if target is None and pointing:
             self.reading.ignore(place, NO_ANTECEDENT)
             return
         said = meaning(phrase, place.text, target)
+        if said.says is Position.AT_CENTER and target is None and self.host is not None:
+            said = Meaning(reason=AMONG)  # "bread with cheese in the middle"
         if said.says is None:
             if said.reason:
                 self.reading.ignore(place, said.reason)
@@ -405,19 +337,14 @@ class _Reader:
             if one is None:
                 self.reading.ignore(place, NO_SUBJECT)
                 continue
-            name, reason = naming(one, said.says, place.text, self.verb)
-            if not name:
-                if reason:
-                    self.reading.ignore(place, reason)
-                continue
+            names, reason = naming(one, said.says, phrase, place.text, self.verb)
+            if reason:
+                self.reading.ignore(place, reason)
             thing = target.text if target is not None and isinstance(said.says, Relation) else None
-            fact = SpatialRelation(name, said.says, thing)
-            if fact not in self.reading.relations:
-                self.reading.relations.append(fact)
-
-    def _follows_pronoun(self, place: Chunk) -> bool:
-        following = self.items[self.items.index(place) + 1 :]
-        return bool(following) and following[0].pronoun
+            for name in names:
+                fact = SpatialRelation(name, said.says, thing)
+                if fact not in self.reading.relations:
+                    self.reading.relations.append(fact)
 
     def _owner(self, owner: tuple[str, ...]) -> Chunk | None:
         if len(owner) == 1 and owner[0] in words.POSSESSIVES:
@@ -437,6 +364,10 @@ class _Reader:
             candidates = [thing for thing in candidates if thing.head in nouns.PEOPLE] or candidates
         elif pronoun in ("it", "itself"):
             candidates = [thing for thing in candidates if thing.head not in nouns.PEOPLE]
+            if self.near is not None and not {self.near.head} & (
+                nouns.PEOPLE | nouns.SCENERY | nouns.REGIONS
+            ):
+                return None  # "cut into a cake with fruit on top of it"
         elif pronoun not in ("them", "they"):
             return None
         return candidates[0] if candidates else None

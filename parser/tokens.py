@@ -15,6 +15,9 @@ _TOKEN = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*|[^\s\w]|_")
 _CONTRACTION = re.compile(
     r"(that|there|it|who|what|where|which|he|she|here)'(s)|(they|we|you|there|who)'(re)|(i)'(m|ve|d)"
 )
+_PLACE = re.compile(
+    r"(left|right|top|bottom|upper|lower|center|centre)-(left|right|hand|side|corner|most|center|centre)(-(side|corner))?$"
+)
 _OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
 _SAME = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'", "‐": "-", "‑": "-", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'})  # fmt: skip
 
@@ -40,6 +43,8 @@ def tokenize(folded: str) -> list[str]:
         if "'" in word and (opened := _CONTRACTION.fullmatch(word)):
             first, short = (group for group in opened.groups() if group)
             tokens += (first, _OPENED[short])
+        elif "-" in word and _PLACE.match(word):
+            tokens += word.split("-")
         else:
             tokens.append(word)
     return tokens

@@ -78,7 +78,7 @@ ADJECTIVES = (
         "big small large little tiny huge giant tall short long wide narrow old young new wooden metal plastic glass stone "
         "brick paper leather plain striped colorful colourful multicolored multi-colored round square empty full open closed "
         "wet dry dirty clean beautiful pretty cute happy sad fat thin modern ancient vintage fancy busy hot cold fresh "
-        "first second third other same different single double lone whole half fluffy furry spotted shiny rusty"
+        "first second third other same different single double lone whole half fluffy furry spotted shiny rusty multiple various numerous assorted"
     )
     | COUNTS
 )

@@ -1,0 +1,156 @@
+"""What belongs to a noun phrase ("man in a blue shirt") and what only tells of the scene ("in the sky")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from parser import nouns, words
+from parser.chunks import Chunk, Kind
+from parser.lexicon import Role
+
+__all__ = ["fold"]
+
+# Contact and place words that lead on to more of the scene, not to another thing that could be the subject.
+_LIKE_PREPOSITIONS = frozenset({"on", "onto", "off", "into", "along", "around", "out of", "across", "past"})
+
+
+def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]:
+    """Join modifiers to their noun phrase and drop the scene.
+
+    Parameters
+    ----------
+    items : list of Chunk
+        The items of a sentence.
+    unscored : callable
+        Told of every place phrase that is dropped with the scene.
+    """
+    out: list[Chunk] = []
+    dropped: Chunk | None = None
+    i = 0
+    while i < len(items):
+        item = items[i]
+        following = items[i + 1] if i + 1 < len(items) else None
+        noun = following if following is not None and following.kind is Kind.NOUN else None
+        previous = out[-1] if out else None
+        host = (
+            previous if previous is not None and previous.kind is Kind.NOUN and not previous.pronoun else None
+        )
+        if item.kind is Kind.PLACE and item.head in _LIKE_PREPOSITIONS and noun is not None:
+            if noun.head not in nouns.TIMES:
+                unscored(item)
+            item = replace(item, kind=Kind.PREPOSITION)
+        if item.kind is Kind.PREPOSITION:
+            if noun is None:
+                i += 1  # a particle: "sitting down in"
+            elif not out and item.head == "with":
+                i += 1
+            elif item.head == "with" and _has_own_place(items, i + 2, noun, host):
+                out.append(replace(item, near=dropped))
+                i += 1
+            elif host is not None and _modifies(item.head, noun, items[i + 2 : i + 4], host if _is_object(out) else None):
+                out[-1] = _joined(host, item, noun)
+                i += 2
+            elif item.head in ("up", "down") and previous is not None and previous.kind is Kind.VERB:
+                i += 1
+            else:
+                dropped = noun
+                i += 2
+            continue
+        if (
+            item.kind is Kind.VERB
+            and item.form == "ing"
+            and host is not None
+            and _takes_object(items, i + 1, out)
+        ):
+            particle = items[i + 1].kind is Kind.PREPOSITION
+            thing = items[i + 1 + particle]
+            out[-1] = replace(_joined(host, item, thing), inner=(thing,), action=item)
+            i += 2 + particle
+            continue
+        if (
+            item.kind is Kind.CONJUNCTION
+            and host is not None
+            and host.text != host.head
+            and _belongs(host, noun)
+        ):
+            assert noun is not None
+            out[-1] = replace(_joined(host, item, noun), inner=(*host.inner, noun) if host.inner else ())
+            i += 2
+            continue
+        if item.kind in (Kind.NOUN, Kind.BREAK):
+            dropped = None
+        out.append(item)
+        i += 1
+    return out
+
+
+def _joined(host: Chunk, link: Chunk, thing: Chunk) -> Chunk:
+    tail = f" {link.text} {thing.full}"
+    return replace(host, text=host.text + tail, full=host.full + tail, modified=True)
+
+
+def _is_object(out: list[Chunk]) -> bool:
+    """Whether the last item is the object of a place phrase."""
+    return len(out) > 1 and out[-2].kind is Kind.PLACE
+
+
+def _belongs(host: Chunk, noun: Chunk | None) -> bool:
+    """Whether "and noun" goes on the modifier before it: "a man in boots and jeans"."""
+    return (
+        host.modified
+        and noun is not None
+        and noun.full == noun.text
+        and not noun.pronoun
+        and not noun.nameless
+    )
+
+
+def _takes_object(items: list[Chunk], i: int, out: list[Chunk]) -> bool:
+    """Whether the verb before ``i`` has an object and describes the noun before it: "a man holding an umbrella"."""
+    if i + 1 < len(items) and items[i].kind is Kind.PREPOSITION and items[i].head in ("up", "out"):
+        i += 1
+    if i >= len(items) or items[i].kind is not Kind.NOUN or items[i].pronoun:
+        return False
+    if len(out) > 1 and out[-2].kind is Kind.AUXILIARY:
+        return False
+    return not _is_object(out) or out[-1].head in nouns.PEOPLE or out[-1].head in nouns.ANIMALS
+
+
+def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | None) -> bool:
+    """Whether the thing after "with" is itself placed: "with a cup on its left", "with a cup standing above it"."""
+    verb = False
+    for k in range(after, min(after + 6, len(items))):
+        item = items[k]
+        if item.kind is Kind.PLACE and item.phrase is not None:
+            if item.phrase.entry.role is Role.UNSCORED:
+                return verb
+            target = items[k + 1] if k + 1 < len(items) and items[k + 1].kind is Kind.NOUN else None
+            own = target is not None and (target.pronoun or target.full.split()[0] in words.POSSESSIVES)
+            if len(item.phrase.owner) == 1 or own:
+                return True
+            if thing.head in nouns.CLOTHING or host is None:
+                return False
+            scene = host.head in nouns.SCENERY or host.head in nouns.REGIONS
+            return verb or scene or item.phrase.entry.role in (Role.POSITION, Role.PART)
+        if item.kind in (Kind.VERB, Kind.AUXILIARY, Kind.RELATIVE):
+            verb = True
+        elif item.kind in (Kind.COMMA, Kind.BREAK, Kind.SUBORDINATOR):
+            return False
+    return False
+
+
+def _modifies(preposition: str, thing: Chunk, tail: list[Chunk], target: Chunk | None) -> bool:
+    """Whether "preposition thing" describes the noun before it, rather than the scene; ``target`` if that is an object."""
+    if thing.pronoun or thing.nameless:
+        return False
+    living = target is None or target.head in nouns.PEOPLE or target.head in nouns.ANIMALS
+    if preposition == "in":
+        return thing.head in nouns.CLOTHING or thing.head in nouns.CONTAINERS
+    if preposition == "on":
+        return thing.head in nouns.RIDEABLE and living
+    if preposition == "with":
+        if thing.head in nouns.SCENERY or (target is not None and thing.head in nouns.PEOPLE):
+            return False
+        return not (len(tail) > 1 and tail[0].head in ("in", "on") and tail[1].head in nouns.SCENERY)
+    return preposition == "of"
