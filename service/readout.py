@@ -50,7 +50,7 @@ class Selection:
     ranked : tuple of SpatialRelation
         In the order of the text.
     warnings : tuple of str
-        Why the others do not, as sentences for the user.
+        What the parser, which speaks of depth and of two equal sides, cannot know: sentences for the user.
     """
 
     ranked: tuple[SpatialRelation, ...]
@@ -68,18 +68,9 @@ def select(relations: Sequence[SpatialRelation], *, depth: bool = False) -> Sele
     """
     ranked, warnings = [], []
     for one in relations:
-        if isinstance(one.relation, Relation) and one.relation.is_depth and not depth:
-            warnings.append(
-                f"{say(one)}: a picture has no depth to measure, so this does not rank; ask with "
-                "depth to let the height in the picture stand for it."
-            )
-        elif one.relation not in UNIT:
-            warnings.append(
-                f"{say(one)}: the centre of a picture cannot be scored yet, so this does not rank."
-            )
-        elif one.subject == one.object:
-            warnings.append(f"{say(one)}: both sides read the same, so this cannot rank.")
-        else:
+        if one.relation not in UNIT:
+            warnings.append(f"{say(one)}: a first moment is zero at the centre, so this does not rank yet.")
+        elif one.subject != one.object and (depth or not is_proxy(one)):
             ranked.append(one)
     return Selection(tuple(ranked), tuple(warnings))
 

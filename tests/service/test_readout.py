@@ -89,9 +89,7 @@ def test_what_does_not_rank_says_why():
     chosen = select(relations)
     assert chosen.ranked == (relations[3],)
     assert [w.split(":")[0] for w in chosen.warnings] == [
-        "cup behind laptop",
         "cup at center",
-        "cup above cup",
     ]
     deep = select(relations, depth=True)
     assert deep.ranked == (relations[0], relations[3])
