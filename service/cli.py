@@ -1,0 +1,404 @@
+"""The command line. Heavy imports come late: ``beside parse`` and ``--help`` need no arrays and no torch.
+
+Exit status: 0 done, 1 failed, 2 wrong use, 3 (``index --strict``) some file was unreadable. Diagnostics are
+one line each on stderr; with ``--json`` stdout holds JSON alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from service.errors import SearchError
+from service.query import Mode, clean_query
+
+if TYPE_CHECKING:
+    from indexer.build import BuildSummary, Progress
+    from parser import ParsedQuery
+    from service.search import SearchResult
+
+FAILED, WRONG_USE, UNREADABLE = 1, 2, 3
+
+_SHOWN_FILES = 5
+_CLICK_ERROR = typer.BadParameter.__mro__[2]  # click's own base, which typer has no public name for
+
+app = typer.Typer(
+    help="Find photographs by what stands where.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Device = Literal["auto", "cpu", "cuda"]
+IndexFolder = Annotated[Path, typer.Argument(metavar="INDEX", help="Index folder.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone.")]
+OnDevice = Annotated[Device, typer.Option(help="Where the encoder and the scan run.")]
+Weights = Annotated[str | None, typer.Option(help="Where the weights are now, if not where they were.")]
+ImageRoot = Annotated[Path | None, typer.Option(help="Where the pictures are now, if not where they were.")]
+
+
+def main() -> None:
+    """Run a command and turn errors into one line and an exit status."""
+    # One thread a query: BLAS threads that spin while another query works cost more than they give. Before
+    # numpy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Without the program's name.
+
+    Returns
+    -------
+    status : int
+        Exit status.
+    """
+    try:
+        return int(app(arguments, prog_name="beside", standalone_mode=False) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        return _say("stopped", 130)
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  (nothing is left to flush)
+        return 0
+    except Exception as error:
+        status = _status(error)
+        if status is None:
+            raise
+        return _say(_message(error), status)
+
+
+@app.callback(invoke_without_command=True)
+def _help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def index(
+    images: Annotated[Path, typer.Argument(metavar="IMAGES", help="Folder of pictures.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="INDEX", help="Index folder; goes on where it stopped.")],
+    model: Annotated[str, typer.Option(help="compact, or an open_clip model name.")] = "compact",
+    pretrained: Annotated[
+        str | None, typer.Option(help="Weights: a file, or a tag in the local cache.")
+    ] = None,
+    device: OnDevice = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one a core.")] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, max=1024, help="Sketch components an axis; 64.")
+    ] = None,
+    sketch: Annotated[Literal["int8", "fp16"] | None, typer.Option(help="Number format; int8.")] = None,
+    dense: Annotated[
+        Literal["last", "value", "qq", "kk"] | None, typer.Option(help="How a ViT yields its patch tokens.")
+    ] = None,
+    view: Annotated[
+        Literal["native", "frame"] | None,
+        typer.Option(help="What the patch tokens see: native crop, or all."),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 3 where a file was unreadable.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Index a folder of pictures, go on with an interrupted index, or bring one up to date."""
+    from indexer.build import build_index  # noqa: PLC0415
+    from indexer.encoder import DenseMode, DenseView, load_encoder  # noqa: PLC0415
+    from indexer.scan import scan_folder  # noqa: PLC0415
+    from indexer.sketch import Precision  # noqa: PLC0415
+
+    scan_folder(images)  # refuses a wrong folder before the encoder's seconds
+    encoder = load_encoder(
+        model,
+        pretrained,
+        device=device,
+        dense_mode=DenseMode(dense) if dense else None,
+        dense_view=DenseView(view) if view else None,
+    )
+    with _progress() as progress:
+        summary = build_index(
+            images,
+            out,
+            encoder,
+            workers=workers,
+            k=k,
+            precision=Precision(sketch) if sketch else None,
+            progress=progress,
+        )
+    if as_json:
+        _print_json(_summary_to_dict(summary))
+    else:
+        typer.echo(_summary_line(summary))
+        typer.echo(f'Search it: beside search {out} "a cup to the left of a laptop"')
+    for line in _unreadable_lines(summary):
+        typer.echo(line, err=True)
+    return UNREADABLE if strict and summary.unreadable else 0
+
+
+@app.command()
+def search(
+    index_folder: IndexFolder,
+    query: Annotated[str, typer.Argument(metavar="TEXT", help="What the picture shows.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", help="Hits, 1 to 1000.")] = 10,
+    offset: Annotated[int, typer.Option(help="Hits to leave out first.")] = 0,
+    mode: Annotated[Mode, typer.Option(help="native leaves relations out of the ranking.")] = Mode.AUTO,
+    depth: Annotated[
+        bool, typer.Option("--depth", help="Let in front of and behind rank, by proxy.")
+    ] = False,
+    weight: Annotated[float, typer.Option(help="Weight of the spatial score.")] = 1.0,
+    min_score: Annotated[float | None, typer.Option(help="Leave out hits that score less.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="What each relation contributed.")] = False,
+    device: OnDevice = "cpu",
+    pretrained: Weights = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search an index by text."""
+    clean_query(query)  # refuses an empty query before the encoder's seconds
+    from service.query import SearchRequest  # noqa: PLC0415
+
+    SearchRequest(query, k=k, offset=offset, weight=weight, min_score=min_score).check()
+    from service.facts import brief_facts  # noqa: PLC0415
+    from service.search import Searcher  # noqa: PLC0415
+
+    searcher = Searcher.open(index_folder, device=device, pretrained=pretrained)
+    result = searcher.search(
+        query, k=k, offset=offset, mode=mode, depth=depth, weight=weight, min_score=min_score, explain=explain
+    )
+    if as_json:
+        _print_json(result.to_dict() | {"index": brief_facts(searcher.index.manifest)})
+        return
+    for warning in result.warnings:
+        typer.echo(f"beside: {warning}", err=True)
+    for line in _result_lines(result):
+        typer.echo(line)
+
+
+@app.command()
+def parse(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A query, or - for a query a line.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show how a query is read."""
+    from parser import QueryParser  # noqa: PLC0415
+
+    parser = QueryParser()
+    if text == "-":
+        for line in sys.stdin.buffer:
+            parsed = parser.parse(line.decode("utf-8", "replace").rstrip("\r\n"))
+            _print_json(parsed.to_dict(), indent=None)
+        return
+    parsed = parser.parse(clean_query(text))
+    if as_json:
+        _print_json(parsed.to_dict())
+        return
+    for line in _parsed_lines(parsed):
+        typer.echo(line)
+
+
+@app.command()
+def serve(
+    index_folder: IndexFolder,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0 takes a free one.", show_default="8080")
+    ] = None,
+    images: ImageRoot = None,
+    device: Annotated[Device | None, typer.Option(help="Where it runs.", show_default="auto")] = None,
+    pretrained: Weights = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=64, help="Searching threads.")] = None,
+) -> int:
+    """Serve an index over HTTP, with a web page. Options left out come from BESIDE_HOST, BESIDE_PORT, ..."""
+    from indexer.store import read_manifest  # noqa: PLC0415
+
+    read_manifest(index_folder)  # a wrong folder is refused before anything listens
+    from service.server import serve_index  # noqa: PLC0415
+
+    given = {"host": host, "port": port, "images": images, "device": device, "pretrained": pretrained}
+    given |= {"workers": workers, "index": index_folder}
+    return serve_index({name: value for name, value in given.items() if value is not None})
+
+
+@app.command()
+def verify(index_folder: IndexFolder, as_json: AsJson = False) -> int:
+    """Read every byte of an index and hold it against its manifest."""
+    from indexer.build import verify_index  # noqa: PLC0415
+
+    report = verify_index(index_folder)
+    if as_json:
+        _print_json({"index": str(index_folder), "problems": list(report.problems)})
+    elif not report.problems:
+        typer.echo(f"{index_folder} is sound.")
+    for problem in report.problems:
+        _say(problem, FAILED)
+    return FAILED if report.problems else 0
+
+
+@app.command()
+def info(index_folder: IndexFolder, as_json: AsJson = False) -> None:
+    """Show what an index is."""
+    from indexer.store import read_manifest  # noqa: PLC0415
+    from service.facts import index_facts  # noqa: PLC0415
+
+    facts = index_facts(read_manifest(index_folder))
+    if as_json:
+        _print_json(facts)
+        return
+    for line in _facts_lines(facts):
+        typer.echo(line)
+
+
+def _status(error: Exception) -> int | None:
+    """Exit status of an error; None for one that nobody foresaw."""
+    from indexer.errors import IndexerError, UnusableFolder  # noqa: PLC0415
+
+    wrong_use: tuple[type, ...] = (SearchError, UnusableFolder, _CLICK_ERROR)
+    # Only what is loaded can have been raised.
+    for module, names in {
+        "indexer.encoder": ("EncoderUnavailable",),
+        "indexer.store": ("IndexMissing",),
+        "indexer.build": ("NoImages", "BuildRefused"),
+    }.items():
+        if module in sys.modules:
+            wrong_use += tuple(getattr(sys.modules[module], name) for name in names)
+    if isinstance(error, wrong_use):
+        return WRONG_USE
+    return FAILED if isinstance(error, IndexerError) else None
+
+
+def _message(error: Exception) -> str:
+    tell: Callable[[], str] | None = getattr(error, "format_message", None)
+    if tell is None:
+        return str(error)
+    context = getattr(error, "ctx", None)
+    return f"{tell().rstrip('.')}. See: {context.command_path if context else 'beside'} --help"
+
+
+def _say(message: str, status: int) -> int:
+    typer.echo(f"beside: {' '.join(message.split())}", err=True)
+    return status
+
+
+def _print_json(values: Any, indent: int | None = 2) -> None:
+    typer.echo(json.dumps(values, indent=indent, ensure_ascii=False))
+
+
+def _result_lines(result: SearchResult) -> Iterator[str]:
+    from service.readout import say  # noqa: PLC0415
+
+    if result.ranked_relations:
+        yield f"ranked by: {', '.join(map(say, result.ranked_relations))}"
+    for hit in result.hits:
+        line = f"{hit.rank:>4}  {hit.score:7.4f}"
+        if result.ranked_relations:
+            line += f"  native {hit.native_score:7.4f} (rank {hit.native_rank:>4})  spatial {hit.spatial_score:+8.4f}"
+        yield f"{line}  {hit.path}"
+        if hit.contributions:
+            parts = zip(result.ranked_relations, hit.contributions, strict=True)
+            yield " " * 15 + "; ".join(f"{say(relation)} {value:+.4f}" for relation, value in parts)
+
+
+def _parsed_lines(parsed: ParsedQuery) -> Iterator[str]:
+    for one in parsed.relations:
+        yield " ".join(filter(None, (one.subject, f"[{one.relation.value}]", one.object)))
+    for note in parsed.unscored:
+        yield f"not scored: {note.phrase} ({note.reason})"
+    for warning in parsed.warnings:
+        yield f"note: {warning}"
+    if not parsed.relations and not parsed.unscored:
+        yield "no relation: ranked by the native score alone"
+
+
+def _facts_lines(facts: dict[str, Any]) -> Iterator[str]:
+    encoder, sketch = facts["encoder"], facts["sketch"]
+    unreadable = ", ".join(f"{count} {reason}" for reason, count in facts["unreadable"].items())
+    yield f"images      {facts['images']} indexed, {unreadable or 'none'} unreadable"
+    yield f"from        {facts['image_root']}"
+    yield f"created     {facts['created']}"
+    yield f"encoder     {encoder['name']} ({encoder['pretrained']}), {encoder['dim']} dimensions"
+    yield f"patches     {encoder['dense_mode']}, {encoder['dense_view']} view, grid {encoder['grid']}"
+    yield (
+        f"sketch      {sketch['k']} components an axis, {sketch['precision']}, lambda {sketch['lambda']:.4g} "
+        f"(fitted on {sketch['fitted_on']} images)"
+    )
+    total = sum(facts["bytes"].values())
+    yield f"on disk     {total / 1e6:.1f} MB, {total / max(1, facts['images']):.0f} bytes an image"
+
+
+def _summary_to_dict(summary: BuildSummary) -> dict[str, Any]:
+    names = ("indexed", "encoded", "reused", "removed", "seconds", "images_per_s")
+    unreadable = {reason: list(paths) for reason, paths in summary.unreadable.items()}
+    return {name: getattr(summary, name) for name in names} | {"unreadable": unreadable}
+
+
+def _summary_line(summary: BuildSummary) -> str:
+    parts = [f"{summary.encoded} encoded", f"{summary.reused} unchanged", f"{summary.removed} removed"]
+    return (
+        f"{summary.indexed} images indexed ({', '.join(parts)}) in {summary.seconds:.1f} s, "
+        f"{summary.images_per_s:.1f} images/s, {sum(map(len, summary.unreadable.values()))} unreadable."
+    )
+
+
+def _unreadable_lines(summary: BuildSummary) -> Iterator[str]:
+    for reason, paths in summary.unreadable.items():
+        shown = ", ".join(paths[:_SHOWN_FILES])
+        more = f" and {len(paths) - _SHOWN_FILES} more" if len(paths) > _SHOWN_FILES else ""
+        yield f"beside: unreadable, {reason.replace('_', ' ')}: {shown}{more}"
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None]]:
+    """Tell how far a build is: a bar on a terminal, a line every ten seconds elsewhere."""
+    if not sys.stderr.isatty():
+        yield _LinesOfProgress()
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, note="looking for pictures")
+
+        def show(now: Progress) -> None:
+            bar.update(task, completed=now.done, total=now.total, note=_note(now))
+
+        yield show
+
+
+class _LinesOfProgress:
+    """A line every ten seconds, for logs."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, now: Progress) -> None:
+        if time.monotonic() - self._last >= 10:
+            self._last = time.monotonic()
+            typer.echo(f"{now.done}/{now.total}  {_note(now)}", err=True)
+
+
+def _note(now: Progress) -> str:
+    parts = [f"{now.images_per_s:.1f} images/s"]
+    if now.seconds_left is not None:
+        minutes, seconds = divmod(round(now.seconds_left), 60)
+        parts.append(f"{minutes}:{seconds:02d} left")
+    if now.unreadable:
+        parts.append(f"{now.unreadable} unreadable")
+    return ", ".join(parts)
+
+
+if __name__ == "__main__":
+    main()

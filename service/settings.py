@@ -1,0 +1,29 @@
+"""How a server is set up: the environment (``BESIDE_...``), overridden by the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Settings of a server. Facts about the index are not among them: those come from its manifest."""
+
+    model_config = SettingsConfigDict(env_prefix="BESIDE_", frozen=True)
+
+    index: Path
+    """The index folder."""
+    images: Path | None = None
+    """Where the pictures are now, if not where they were indexed."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    pretrained: str | None = None
+    """Where the encoder's weights are now, if not where they were."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    workers: int = Field(default=2, ge=1, le=64)
+    """Threads that search; further requests wait."""
+    queue: int = Field(default=128, ge=0)
+    """Requests that may wait; more are told to come back (429)."""
