@@ -257,7 +257,8 @@ def _timm(visual: Tower, pixels: Tensor) -> Reading:
         height, width = trunk.patch_embed.grid_size
         batch = len(features)
         alone = features[:, prefix:].flatten(0, 1)[:, None]
-        if trunk.global_pool == "avg" and prefix:  # the average skips the prefix, so it needs one to skip
+        if prefix and trunk.global_pool != "token" and not trunk.pool_include_prefix:
+            # Such a head skips the prefix before it pools, so it needs one to skip.
             alone = torch.cat([alone.new_zeros(len(alone), prefix, alone.shape[-1]), alone], dim=1)
     tokens: Tensor = visual.head(trunk.forward_head(alone))
     return pooled, tokens.reshape(batch, height, width, -1)

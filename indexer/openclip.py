@@ -7,16 +7,19 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# Read once by huggingface_hub when it is imported. Whoever wants a download says so: HF_HUB_OFFLINE=0.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Nothing is ever fetched. huggingface_hub reads this once, when it is imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
+import huggingface_hub.constants
 import numpy as np
 import open_clip
 import torch
+from huggingface_hub import try_to_load_from_cache
 from numpy.typing import NDArray
 from open_clip.model import get_model_preprocess_cfg
 from open_clip.pretrained import get_pretrained_cfg
@@ -195,7 +198,7 @@ def load_open_clip(
     target = pick_device(device)
     source = _resolve(name, pretrained)
     try:
-        with _quiet(), torch.random.fork_rng(devices=[]):
+        with _quiet_and_offline(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(source.seed)
             model = open_clip.create_model(
                 name,
@@ -211,8 +214,7 @@ def load_open_clip(
         raise EncoderUnavailable(
             f"{name} ({pretrained}) cannot be loaded here",
             came=str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__,
-            fix="Nothing is fetched from the network: put the weights in a file and name it with --pretrained FILE, "
-            "or allow a download with HF_HUB_OFFLINE=0.",
+            fix="Nothing is fetched from a network.",
         ) from error
     return wrap_open_clip(
         model, name, source.label, tokenizer, device=target, dense_mode=dense_mode, dense_view=dense_view
@@ -313,7 +315,8 @@ def _resolve(name: str, pretrained: str | None) -> _Source:
     if pretrained.startswith("random:") and pretrained[7:].isdecimal():
         return _Source(pretrained, None, _common_cfg(name, tags), seed=int(pretrained[7:]))
     if pretrained in tags:
-        return _Source(pretrained, pretrained, get_pretrained_cfg(name, pretrained))
+        cfg = get_pretrained_cfg(name, pretrained)
+        return _Source(pretrained, _cached(name, pretrained, cfg), cfg)
     tag, _, file = pretrained.partition(":")
     if file and tag in tags and Path(file).is_file():
         return _Source(pretrained, file, get_pretrained_cfg(name, tag))
@@ -323,6 +326,27 @@ def _resolve(name: str, pretrained: str | None) -> _Source:
         f"no weights {pretrained!r} for {name}",
         expected="an existing file, random:SEED or a tag",
         allowed=tags,
+    )
+
+
+def _cached(name: str, tag: str, cfg: dict[str, Any]) -> str:
+    """The file that open_clip itself keeps for a tag, if it is on this machine."""
+    repository, _, file = cfg.get("hf_hub", "").rpartition("/")
+    names = [file] if file else ["open_clip_model.safetensors", "open_clip_pytorch_model.bin"]
+    if file.endswith((".bin", ".pt", ".pth")):
+        names.insert(0, f"{Path(file).stem}.safetensors")
+    found = [try_to_load_from_cache(repository, each) for each in names] if repository else []
+    if cfg.get("url"):
+        local = Path("~/.cache/clip").expanduser() / Path(cfg["url"]).name
+        found.append(str(local) if local.is_file() else None)
+    for path in found:
+        if isinstance(path, str):
+            return path
+    raise EncoderUnavailable(
+        f"the weights of {name} {tag} are not on this machine",
+        fix=f"Nothing is fetched from a network. Put them in a file and name it with --pretrained {tag}:FILE, or let "
+        f'open_clip fetch them once where there is one: python -c "import open_clip; '
+        f"open_clip.create_model('{name}', '{tag}')\"",
     )
 
 
@@ -352,12 +376,14 @@ def _normalisation(visual: Any) -> tuple[Floats, Floats]:
     return np.asarray(cfg["mean"], dtype=np.float32), np.asarray(cfg["std"], dtype=np.float32)
 
 
-class _quiet:
-    """Keep open_clip's and transformers' chatter off a user's terminal."""
-
-    def __enter__(self) -> None:
-        self._before = logging.root.manager.disable
-        logging.disable(logging.WARNING)
-
-    def __exit__(self, *_: object) -> None:
-        logging.disable(self._before)
+@contextmanager
+def _quiet_and_offline() -> Iterator[None]:
+    """Keep the libraries' chatter off a user's terminal, and them off the network whoever imported them first."""
+    logs, offline = logging.root.manager.disable, huggingface_hub.constants.HF_HUB_OFFLINE
+    logging.disable(logging.WARNING)
+    huggingface_hub.constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        logging.disable(logs)
+        huggingface_hub.constants.HF_HUB_OFFLINE = offline

@@ -1,0 +1,42 @@
+# Two commands: `make run` to use it, `make test` to check it. Both set up what is missing.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+IMAGES ?= .run/demo/images
+INDEX ?= .run/index
+HOST ?= 127.0.0.1
+PORT ?= 8080
+
+# Passive waits: with active ones two libraries that bring their own threads spin against each other.
+export OMP_WAIT_POLICY := PASSIVE
+
+.PHONY: help run test lint serve setup clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/installed ## index a folder (IMAGES=dir, default: a gallery drawn for you) and serve it
+	@$(if $(filter .run/demo/images,$(IMAGES)),test -f .run/demo/photos.jsonl || $(BIN)/python -m benchmarks.scenes --out .run/demo,:)
+	@$(BIN)/beside index "$(IMAGES)" --out "$(INDEX)"
+	@$(BIN)/beside serve "$(INDEX)" --host $(HOST) --port $(PORT)
+
+test: $(VENV)/installed-dev ## every check: lint, types, import rules, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spacy,heif]'
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	test -x /usr/bin/chromium || { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null
+	touch $@
+
+clean: ## remove everything that make has made
+	rm -rf $(VENV) .run build *.egg-info .pytest_cache .mypy_cache .ruff_cache
