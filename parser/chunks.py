@@ -86,11 +86,17 @@ class Chunk:
 _SIGNS = {",": Kind.COMMA, "-": Kind.COMMA, "–": Kind.COMMA, "—": Kind.COMMA, ":": Kind.COMMA, "(": Kind.COMMA, ")": Kind.COMMA,
           "+": Kind.CONJUNCTION, "&": Kind.CONJUNCTION}  # fmt: skip
 _BEFORE_VERB = (
-    Kind.NOUN, Kind.AUXILIARY, Kind.RELATIVE, Kind.SUBORDINATOR, Kind.THERE, Kind.PLACE, Kind.NEGATOR, Kind.VERB
+    Kind.NOUN, Kind.RELATIVE, Kind.SUBORDINATOR, Kind.THERE, Kind.PLACE, Kind.NEGATOR, Kind.VERB
 )  # fmt: skip
 _CANS = frozenset("garbage trash soda beer tin paint watering spray".split())
 _BREAKS = frozenset(".;!?|/…")
 _LATIN_END = 0x250
+
+
+def _plural(noun: str) -> bool:
+    return noun in words.PLURALS or (
+        noun.endswith("s") and not noun.endswith(("ss", "us")) and noun not in words.SINGULARS
+    )
 
 
 def _foreign(word: str) -> bool:
@@ -179,7 +185,7 @@ class _Cutter:
             return self._add(Kind.AUXILIARY, i)
         if token == "there":
             return self._add(Kind.THERE, i)
-        if token in words.RELATIVES and self._after(Kind.NOUN):
+        if token in words.RELATIVES and self._relative(token):
             return self._add(Kind.RELATIVE, i)
         if token in words.QUESTIONS or token == "which":
             return self._question(i)
@@ -197,7 +203,16 @@ class _Cutter:
             return self._verb(i)
         return self._noun(i)
 
+    def _relative(self, token: str) -> bool:
+        """Whether "that" or "which" goes back to a noun phrase: "a dog that", "a dog, which"."""
+        aside = (
+            token != "that" and self._after(Kind.COMMA) and [i.kind for i in self.items[-2:-1]] == [Kind.NOUN]
+        )
+        return self._after(Kind.NOUN) or aside
+
     def _question(self, i: int) -> int:
+        if self.tokens[i] == "how" and self.tokens[i + 1 : i + 2] == ["many"]:
+            return i + 2
         if (
             self.tokens[i] in ("what", "which")
             and self._nounish(i + 1)
@@ -253,7 +268,12 @@ class _Cutter:
         if not content:
             return self._first_is_verb(i, form)
         if all(word in words.ADJECTIVES for word in content):
-            return form == "ing" and not self._determined and self._after(Kind.AUXILIARY)
+            doing = (
+                form in ("ing", "ed") and token not in words.NOUNS_IN_ING
+            )  # "an orange lying under a chair"
+            return doing and (
+                not self._nounish(i + 1) or (not self._determined and self._after(Kind.AUXILIARY))
+            )
         ends = not self._nounish(i + 1)
         if token == "left":
             return True
@@ -263,45 +283,48 @@ class _Cutter:
             return not (i + 1 < len(self.tokens) and self.tokens[i + 1] in words.COMPOUND_HEADS)
         if form == "ed" or (form is None and token.endswith("ed") and len(token) > 4):
             return token not in words.NOUNS_IN_ED and (ends or form is not None)
-        plural = content[-1] in words.PLURALS or (
-            content[-1].endswith("s") and not content[-1].endswith("ss")
-        )
-        counted = content[0] in words.COUNTS
-        followed = i + 1 < len(self.tokens) and (
-            ends or i + 2 in self.phrases and self.tokens[i + 1] in words.ADJECTIVES
-        )
-        if form == "s":
-            return (followed or self._one or content[-1] in nouns.PEOPLE) and not plural and not (counted and not plural)
-        if form == "base":
-            joined = len(self.items) > 1 and self._after(Kind.CONJUNCTION)
-            return followed and (plural or joined) and not self._one or content[-1] in words.PLURALS
+        if form in ("s", "base"):
+            return self._is_finite(i, form, content, ends=ends)
         if i in self.verbs:
             return True
         if (
             ends
             and i + 1 in self.phrases
-            and len(content) >= 1
-            and (token.endswith("s") or plural)
-            and not counted
+            and content[0] not in words.COUNTS
+            and (token.endswith("s") or _plural(content[-1]))
         ):
             self.doubtful.append(i)
         return False
 
+    def _is_finite(self, i: int, form: str, content: list[str], *, ends: bool) -> bool:
+        """Whether "stands" or "stand" after a noun agrees with it as a verb does."""
+        plural, person = _plural(content[-1]), content[-1] in nouns.PEOPLE or content[-1] in nouns.ANIMALS
+        followed = i + 1 < len(self.tokens) and (
+            ends or (i + 2 in self.phrases and self.tokens[i + 1] in words.ADJECTIVES)
+        )
+        if self.tokens[i] in words.NOUN_VERBS and not person and not (form == "s" and self._one):
+            return False
+        if form == "s":
+            return (followed or self._one or person) and not plural and content[0] not in words.COUNTS
+        joined = len(self.items) > 1 and self._after(Kind.CONJUNCTION)
+        return (followed and (plural or joined) and not self._one) or content[-1] in words.PLURALS
+
     def _first_is_verb(self, i: int, form: str | None) -> bool:
+        """Whether the word at ``i``, with no noun phrase begun, is a verb."""
+        token, ends = self.tokens[i], not self._nounish(i + 1)
         if form is None:
-            if not self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB) or self._nounish(i + 1):
-                return False
-            token = self.tokens[i]
-            return (
-                token.endswith(("ing", "ed"))
-                and len(token) > 4
-                and token not in words.NOUNS_IN_ING | words.NOUNS_IN_ED
-            )
+            doing = token.endswith(("ing", "ed")) and len(token) > 4
+            nouns_too = token in words.NOUNS_IN_ING or token in words.NOUNS_IN_ED
+            return doing and not nouns_too and ends and self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB)
+        if self._after(Kind.AUXILIARY):
+            if form in ("ing", "ed"):
+                return ends or [item.kind for item in self.items[-2:-1]] == [Kind.NOUN]
+            return form == "base" and self.items[-1].head in words.MODALS
         if self._after(*_BEFORE_VERB):
-            return not self._expects_object()
-        if self._after(Kind.CONJUNCTION) and form in ("ing", "ed"):
-            return not self._nounish(i + 1)
-        return not self._nounish(i + 1) and form in ("ing", "ed") and bool(self.items)
+            return not self._expects_object() and not (
+                token in words.NOUN_VERBS and form in ("s", "base") and self._after(Kind.THERE, Kind.VERB)
+            )
+        return form in ("ing", "ed") and ends and bool(self.items)
 
     def _expects_object(self) -> bool:
         """Whether a place phrase stands before that a noun phrase must follow."""

@@ -12,6 +12,7 @@ from enum import Enum
 from parser.relation import Position, Relation
 
 __all__ = [
+    "CORNER_RELATIONS",
     "LEXICON",
     "MAX_PHRASE",
     "PLACE_AREAS",
@@ -54,12 +55,15 @@ class Entry:
         What it says of the subject alone, or with the picture as object.
     reason : str
         Why it is not scored; empty where it is.
+    also : Relation or None
+        A second relation said in the same breath: "to the upper left of".
     """
 
     role: Role
     relation: Relation | None = None
     position: Position | None = None
     reason: str = ""
+    also: Relation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,12 @@ POSITIONS = {
     frozenset({"bottom", "right"}): Position.AT_BOTTOM_RIGHT,
 }
 SIDE_RELATIONS = {Position.AT_LEFT: Relation.LEFT_OF, Position.AT_RIGHT: Relation.RIGHT_OF}
+CORNER_RELATIONS = {
+    Position.AT_TOP_LEFT: (Relation.LEFT_OF, Relation.ABOVE),
+    Position.AT_TOP_RIGHT: (Relation.RIGHT_OF, Relation.ABOVE),
+    Position.AT_BOTTOM_LEFT: (Relation.LEFT_OF, Relation.BELOW),
+    Position.AT_BOTTOM_RIGHT: (Relation.RIGHT_OF, Relation.BELOW),
+}
 
 
 def _build() -> dict[tuple[str, ...], Entry]:

@@ -22,23 +22,7 @@ _MOVING = frozenset(words.MOVING.split())
 _HOVERING = frozenset(words.HOVERING.split())
 _CARRYING = frozenset(words.CARRYING.split())
 _RIDING = frozenset(words.RIDING.split())
-_WAYS = frozenset(
-    [
-        "way",
-        "turn",
-        "arrow",
-        "arrows",
-        "shift",
-        "path",
-        "step",
-        "swipe",
-        "slide",
-        "look",
-        "glance",
-        "view",
-        "exit",
-    ]
-)
+_WAYS = frozenset("way turn arrow arrows shift path step swipe slide look glance view exit".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +84,8 @@ def _related(relation: Relation, said: str, target: Chunk | None) -> Meaning:
     ):
         return Meaning()
     if relation in (Relation.ABOVE, Relation.BELOW) and _is_amount(target):
+        return Meaning()
+    if head in ("knee", "knees", "waist", "ankle", "ankles", "belt"):  # how far clothes or water reach
         return Meaning()
     if said.endswith("over"):
         if head in nouns.BODY and head not in ("head", "heads"):

@@ -48,7 +48,9 @@ def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]:
             elif item.head == "with" and _has_own_place(items, i + 2, noun, host):
                 out.append(replace(item, near=dropped))
                 i += 1
-            elif host is not None and _modifies(item.head, noun, items[i + 2 : i + 4], host if _is_object(out) else None):
+            elif host is not None and _modifies(
+                item.head, noun, items[i + 2 : i + 4], host if _is_object(out) else None
+            ):
                 out[-1] = _joined(host, item, noun)
                 i += 2
             elif item.head in ("up", "down") and previous is not None and previous.kind is Kind.VERB:
@@ -126,10 +128,13 @@ def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | N
             if item.phrase.entry.role is Role.UNSCORED:
                 return verb
             target = items[k + 1] if k + 1 < len(items) and items[k + 1].kind is Kind.NOUN else None
-            own = target is not None and (target.pronoun or target.full.split()[0] in words.POSSESSIVES)
-            if len(item.phrase.owner) == 1 or own:
+            if len(item.phrase.owner) == 1 or (target is not None and target.pronoun):
                 return True
-            if thing.head in nouns.CLOTHING or host is None:
+            if thing.head in nouns.CLOTHING:
+                return False
+            if target is not None and target.full.split()[0] in ("his", "her", "its", "their"):
+                return True
+            if host is None:
                 return False
             scene = host.head in nouns.SCENERY or host.head in nouns.REGIONS
             return verb or scene or item.phrase.entry.role in (Role.POSITION, Role.PART)
@@ -152,5 +157,5 @@ def _modifies(preposition: str, thing: Chunk, tail: list[Chunk], target: Chunk |
     if preposition == "with":
         if thing.head in nouns.SCENERY or (target is not None and thing.head in nouns.PEOPLE):
             return False
-        return not (len(tail) > 1 and tail[0].head in ("in", "on") and tail[1].head in nouns.SCENERY)
+        return not (len(tail) > 1 and tail[0].head in ("in", "on") and tail[1].head in nouns.BACKDROP)
     return preposition == "of"

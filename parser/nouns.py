@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-__all__ = ["ABSTRACT", "ANIMALS", "BODY", "CLOTHING", "COLOURS", "CONTAINERS", "COVERS", "FRAMES", "GROUNDS", "PEOPLE", "REGIONS", "REMNANTS", "RIDEABLE", "SCENERY", "SKY", "STUNTS", "TIMES",
-           "UNITS"]  # fmt: skip
+__all__ = [
+    "ABSTRACT",
+    "ANIMALS",
+    "BACKDROP",
+    "BODY",
+    "CLOTHING",
+    "COLOURS",
+    "CONTAINERS",
+    "COVERS",
+    "FRAMES",
+    "GROUNDS",
+    "PEOPLE",
+    "REGIONS",
+    "REMNANTS",
+    "RIDEABLE",
+    "SCENERY",
+    "SKY",
+    "STUNTS",
+    "TIMES",
+    "UNITS",
+]
 
 
 def _set(text: str) -> frozenset[str]:
@@ -11,66 +30,97 @@ def _set(text: str) -> frozenset[str]:
 
 
 FRAMES = _set(
-    "image images picture pictures photo photos photograph photographs frame pic pics shot scene view snapshot composition"
+    "image images picture pictures photo photos photograph photographs frame pic pics shot scene view "
+    "snapshot composition"
 )
 """The picture itself: "on the left of the photo" is a position."""
 
-SKY = _set("sky skies sun sunlight sunshine moon moonlight stars light lights lighting rain snow snowfall weather heat sunset sunrise "
-           "daylight darkness dark conditions streetlights spotlight spotlights shade shadow shadows stars")  # fmt: skip
+SKY = _set(
+    "sky skies sun sunlight sunshine moon moonlight stars light lights lighting rain snow snowfall "
+    "weather heat sunset sunrise daylight darkness dark conditions streetlights spotlight spotlights "
+    "shade shadow shadows stars"
+)
 """What everything outdoors is under."""
 
 COVERS = _set("blanket blankets cover covers quilt comforter sheet sheets duvet bedspread sunblanket wraps")
 """What hides the thing under it."""
 
-GROUNDS = _set("ground floor field grass lawn court beach sand snow slope slopes street road sidewalk pavement ice dirt path runway "
-               "highway yard grassland terrain mud asphalt concrete land plain meadow pasture track tracks rink carpet earth "
-               "driveway hillside water")  # fmt: skip
+GROUNDS = _set(
+    "ground floor field grass lawn court beach sand snow slope slopes street road sidewalk pavement ice "
+    "dirt path runway highway yard grassland terrain mud asphalt concrete land plain meadow pasture track "
+    "tracks rink carpet earth driveway hillside water"
+)
 """Surfaces a scene stands on."""
 
-REGIONS = GROUNDS | _set("lane room kitchen bathroom bedroom wall hallway aisle river canal lake bridge way map page screen city town country park "
-                         "world history law building tracks ramp hill mountain stage stairs platform intersection")  # fmt: skip
+REGIONS = GROUNDS | _set(
+    "lane room kitchen bathroom bedroom wall hallway aisle river canal lake way screen "
+    "city town country park tracks stage stairs platform "
+    "intersection"
+)
 """Things with sides of their own: "on the left side of the road" is on it."""
 
-BODY = _set("face head neck chest arm arms leg legs hand hands foot feet shoulder shoulders eye eyes ear ears mouth nose chin cheek "
-            "body lap knee knees hip hips stomach belly waist finger fingers hair lips wing wings paw paws tail armpit back wrist "
-            "forehead heads mouths faces torso throat thigh ankle")  # fmt: skip
+BODY = _set(
+    "face head neck chest arm arms leg legs hand hands foot feet shoulder shoulders eye eyes ear ears "
+    "mouth nose chin cheek body lap knee knees hip hips stomach belly waist finger fingers hair lips wing "
+    "wings paw paws tail armpit back wrist forehead heads mouths faces torso throat thigh ankle"
+)
 
-ABSTRACT = _set("all else everything things world game average zero freezing par time times years year hour hours expectations law suspicion "
-                "influence control pressure circumstances construction attack arrest age budget standard level history life lives "
-                "situation competition others issue past future matters money power freedom fun love death it's dessert")  # fmt: skip
+ABSTRACT = _set(
+    "all other another accord else everything things world game average zero freezing par time times "
+    "years year hour hours expectations law suspicion influence control pressure circumstances "
+    "construction attack arrest age budget standard level history life lives situation competition others "
+    "issue past future matters money power freedom fun love death it's dessert"
+)
 
-UNITS = _set("dollars dollar euros pounds degrees percent years days hours minutes seconds months weeks miles meters metres feet inches "
-             "kilometers km kg lbs points times votes users items pages cents")  # fmt: skip
+UNITS = _set(
+    "dollars dollar euros pounds degrees percent years days hours minutes seconds months weeks miles "
+    "meters metres feet inches kilometers km kg lbs points times votes users items pages cents"
+)
 
 COLOURS = _set("red blue green yellow white black brown grey gray pink purple orange silver gold beige tan")
 CLOTHING = COLOURS | _set(
-    "shirt shirts t-shirt tshirt dress suit suits jacket coat hat cap helmet uniform uniforms sweater hoodie jeans shorts skirt pants trousers tie "
-    "vest scarf gown costume costumes robe apron glasses sunglasses swimsuit bikini wetsuit wetsuits raincoat shoes boots gloves top "
-    "clothes clothing outfit outfits gear attire sweatshirt blazer kimono overalls tuxedo tank jersey sandals socks hair beard mustache moustache "
-    "ponytail backpack headphones bow collar harness mask goggles tail ears horns wig veil saddle wheels handle stripes spots"
+    "shirt shirts t-shirt tshirt dress suit suits jacket coat hat cap helmet uniform uniforms sweater "
+    "hoodie jeans shorts skirt pants trousers tie vest scarf gown costume costumes robe apron glasses "
+    "sunglasses swimsuit bikini wetsuit wetsuits raincoat shoes boots gloves top clothes clothing outfit "
+    "outfits gear attire sweatshirt blazer kimono overalls tuxedo tank jersey sandals socks hair beard "
+    "mustache moustache ponytail backpack headphones bow collar harness mask goggles tail ears horns wig "
+    "veil saddle wheels handle stripes spots"
 )
-CONTAINERS = _set("box basket bowl cage crate bag cup glass vase pot jar wheelchair bucket stroller cart suitcase tub sink bathtub "
-                  "pan tray bottle backpack drawer purse carrier")  # fmt: skip
-RIDEABLE = _set("bicycle bike motorcycle motorbike scooter skateboard snowboard surfboard board horse elephant skis camel donkey bicycles bikes "
-                "motorcycles horses skateboards wheelchair moped phone skates leash")  # fmt: skip
-PEOPLE = _set("person people man men woman women boy boys girl girls child children kid kids lady ladies guy guys player players baby toddler "
-              "surfer skier skateboarder rider riders couple group bride groom someone somebody adult adults crowd family "
-              "batter catcher pitcher umpire snowboarder biker cyclist officer policeman cook chef worker workers male female spectators fans tourists spectator teens teenager teenagers")  # fmt: skip
+CONTAINERS = _set(
+    "box basket bowl cage crate bag cup glass vase pot jar wheelchair bucket stroller cart suitcase tub "
+    "sink bathtub pan tray bottle backpack drawer purse carrier"
+)
+RIDEABLE = _set(
+    "bicycle bike motorcycle motorbike scooter skateboard snowboard surfboard board horse elephant skis "
+    "camel donkey bicycles bikes motorcycles horses skateboards wheelchair moped phone skates leash"
+)
+PEOPLE = _set(
+    "person people man men woman women boy boys girl girls child children kid kids lady ladies guy guys "
+    "player players baby toddler surfer skier skateboarder rider riders couple group bride groom someone "
+    "somebody adult adults crowd family batter catcher pitcher umpire snowboarder biker cyclist officer "
+    "policeman cook chef worker workers male female spectators fans tourists spectator teens teenager "
+    "teenagers"
+)
 SCENERY = (
     SKY
     | GROUNDS
     | _set(
-        "background foreground distance air sky middle front back trees mountains clouds crowd view sunset night day morning evening "
-        "afternoon winter summer autumn fall spring people buildings city town park forest woods room kitchen bathroom bedroom office "
-        "house home ocean sea lake river water waves scenery background colors style street"
+        "background foreground distance air sky middle front back trees mountains clouds crowd view sunset "
+        "night day morning evening afternoon winter summer autumn fall spring people buildings city town park "
+        "forest woods room kitchen bathroom bedroom office house home ocean sea lake river water waves "
+        "scenery background colors style street"
     )
 )
 ANIMALS = _set(
-    "dog cat horse cow sheep elephant bear zebra giraffe bird puppy kitten goat pig lion monkey dogs cats horses cows elephants birds bears"
+    "dog cat horse cow sheep elephant bear zebra giraffe bird puppy kitten goat pig lion monkey dogs cats "
+    "horses cows elephants birds bears"
 )
 SCENERY |= _set("scene area market background site place setting")
-TIMES = _set("day days night morning evening afternoon weekend monday tuesday wednesday thursday friday saturday sunday phone fire vacation "
-             "holiday sale way sides")  # fmt: skip
+BACKDROP = _set("background foreground distance sky back front middle")
+TIMES = _set(
+    "day days night morning evening afternoon weekend monday tuesday wednesday thursday friday saturday "
+    "sunday phone fire vacation holiday sale way sides"
+)
 """What "on" does not put a thing on."""
 
 REMNANTS = _set(

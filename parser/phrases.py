@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from parser.lexicon import (
     AMONG,
+    CORNER_RELATIONS,
     LEXICON,
     MAX_PHRASE,
     OWN_PART,
@@ -43,53 +44,21 @@ for _phrase in LEXICON:
     _STARTS[_phrase[0]] = max(_STARTS.get(_phrase[0], 0), len(_phrase))
 
 _DEGREES = frozenset(
-    [
-        "just",
-        "directly",
-        "right",
-        "immediately",
-        "slightly",
-        "far",
-        "high",
-        "way",
-        "straight",
-        "somewhat",
-        "well",
-        "partly",
-        "almost",
-        "diagonally",
-    ]
+    (
+        "just directly right immediately slightly far high way straight somewhat well partly almost diagonally"
+    ).split()
 )
 _UNITS = frozenset(
-    [
-        "bit",
-        "little",
-        "tad",
-        "foot",
-        "feet",
-        "meter",
-        "meters",
-        "metre",
-        "metres",
-        "inch",
-        "inches",
-        "yard",
-        "yards",
-        "mile",
-        "miles",
-        "step",
-        "steps",
-        "block",
-        "blocks",
-        "cm",
-        "m",
-        "ft",
-    ]
+    (
+        "bit little tad foot feet meter meters metre metres inch inches yard yards mile miles step steps block "
+        "blocks cm m ft"
+    ).split()
 )
 _CLOSED = (
     ADVERBS | AUXILIARIES | CONJUNCTIONS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS | QUESTIONS | RELATIVES
     | SUBORDINATORS | COUNTS
 )  # fmt: skip
+_NO_START = ARTICLES | POSSESSIVES | PLACE_WORDS.keys() | PLACE_DEGREES  # "the upper left corner" is a noun
 _OWNER_WORDS = 5  # words between "to the" and "laptop's left"
 
 
@@ -189,48 +158,58 @@ def _place(tokens: list[str], i: int) -> Phrase | None:
     at += bool(area)
     of = at < n and tokens[at] in ("of", "from") and (tokens[at] == "of" or (prefix != "" and not area))
     position = POSITIONS.get(frozenset(PLACE_WORDS[name] for name in names))
-    if position is None or (not prefix and i > 0 and tokens[i - 1] in ARTICLES | POSSESSIVES):
+    if position is None or (not prefix and i > 0 and tokens[i - 1] in _NO_START):
         return None
     if owner:
         relation = SIDE_RELATIONS.get(position)
+        own |= prefix == "on" and bool(area or hand)
         if relation is None or of:
             return None
-        own |= (bool(area) or hand) and prefix == "on"
         entry = Entry(Role.UNSCORED, reason=OWN_PART) if own else Entry(Role.RELATION, relation)
         return Phrase(i, at, entry, owner, prefix)
-    entry_or_none = _meaning(
-        position, prefix, names[0], area or ("hand" if hand else ""), of=of, far=tokens[i] == "far"
-    )
-    if entry_or_none is None:
-        return None
-    if entry_or_none.role is Role.POSITION and _describes_next(tokens, at):
-        return None
-    return Phrase(i, at + of, entry_or_none, (), prefix)
-
-
-def _meaning(position: object, prefix: str, name: str, area: str, *, of: bool, far: bool) -> Entry | None:
-    places = {str(place): place for place in POSITIONS.values()}
-    where = places[str(position)]
-    relation = SIDE_RELATIONS.get(where)
-    if relation is not None:
-        if of:
-            free = prefix in ("", "to")
-            return Entry(Role.RELATION if free else Role.OWN_SIDE, relation, where)
-        bare_is_place = area in ("side", "hand") or far
-        direct = prefix in ("on", "at", "to", "in", "near")
-        return Entry(Role.POSITION, position=where) if direct or (area and prefix) or bare_is_place else None
-    corner = str(where).count("_") == 2
-    if not prefix and not corner:
-        return None
+    side = area or ("hand" if hand else "")
     if of:
-        return Entry(Role.PART, position=where, reason=AMONG if str(where) == "at_center" else OWN_PART)
-    if corner or area:
-        return Entry(Role.POSITION, position=where)
-    if name in ("upper", "lower", "uppermost") or prefix in ("to", "along", "by"):
-        return None
-    if prefix == "on" and name != "bottom":
-        return None
-    return Entry(Role.POSITION, position=where)
+        return (
+            Phrase(i, at + 1, _place_of(position, prefix, side), (), prefix)
+            if _can_take_of(position, prefix)
+            else None
+        )
+    if _can_stand_alone(position, prefix, names[0], side, word) and not _describes_next(tokens, at):
+        return Phrase(i, at, Entry(Role.POSITION, position=position), (), prefix)
+    return None
+
+
+def _can_take_of(position: Position, prefix: str) -> bool:
+    """Whether "of" and a thing may follow: not after a bare "top"."""
+    return bool(prefix) or position in SIDE_RELATIONS or position in CORNER_RELATIONS
+
+
+def _place_of(position: Position, prefix: str, side: str) -> Entry:
+    """Say what a place phrase with "of" means, before it is known what follows."""
+    if position in SIDE_RELATIONS and side in ("", "side", "hand"):
+        role = Role.RELATION if prefix in ("", "to") else Role.OWN_SIDE
+        return Entry(role, SIDE_RELATIONS[position], position)
+    if position in CORNER_RELATIONS and prefix == "to":
+        sideways, upright = CORNER_RELATIONS[position]
+        return Entry(Role.RELATION, sideways, position, also=upright)
+    return Entry(Role.PART, position=position, reason=AMONG if position is Position.AT_CENTER else OWN_PART)
+
+
+def _can_stand_alone(position: Position, prefix: str, name: str, side: str, first: str) -> bool:
+    """Whether a place phrase without "of" is a position, rather than an adjective or a direction."""
+    if position in CORNER_RELATIONS:
+        return True
+    if position in SIDE_RELATIONS:
+        return (
+            prefix in ("on", "at", "to", "in", "near")
+            or (bool(prefix) and bool(side))
+            or side in ("side", "hand")
+            or first == "far"
+        )
+    if not prefix or side:
+        return bool(prefix)
+    reaching = prefix in ("to", "along", "by") or (prefix == "on" and name != "bottom")
+    return name not in ("upper", "lower", "uppermost") and not reaching
 
 
 def _owner(tokens: list[str], at: int) -> tuple[str, ...]:
@@ -268,6 +247,8 @@ def _bare_sides(tokens: list[str], found: list[Phrase]) -> list[Phrase]:
             continue
         before = tokens[i - 1] if i else ","
         after = tokens[i + 1] if i + 1 < len(tokens) else ","
+        if before == "(" and after == ")" and i > 1:
+            before, after = tokens[i - 2], ","
         noun = before[0].isalnum() and before not in _CLOSED and before not in VERB_FORMS
         if (noun and after in (",", ";", ".", "and", "|", "/")) or (after == ":" and not before[0].isalnum()):
             bare[token].append(i)

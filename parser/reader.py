@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 
 from parser import nouns, words
 from parser.chunks import Chunk, Kind
@@ -139,7 +140,7 @@ class _Reader:
             case Kind.COMMA | Kind.CONJUNCTION:
                 if following is Kind.NOUN and (item.kind is Kind.COMMA or self.target is not None):
                     self.negated = False
-                elif following is not Kind.NOUN:
+                elif following not in (Kind.NOUN, Kind.RELATIVE):
                     self._back_to_anchors()
                     self.unclear = False
             case Kind.NEGATOR:
@@ -296,8 +297,7 @@ class _Reader:
             self.last in (Kind.CONJUNCTION, Kind.COMMA)
             and _phrase(self.items[i]).entry.role is Role.POSITION
             and following is not None
-            and following.kind is Kind.NOUN
-            and following.full != following.text
+            and ((following.kind is Kind.NOUN and following.full != following.text) or following.text == ":")
         )
 
     def _allowed(self, place: Chunk, target: Chunk | None) -> bool:
@@ -341,8 +341,9 @@ class _Reader:
             if reason:
                 self.reading.ignore(place, reason)
             thing = target.text if target is not None and isinstance(said.says, Relation) else None
-            for name in names:
-                fact = SpatialRelation(name, said.says, thing)
+            also = phrase.entry.also if thing is not None else None
+            for name, says in product(names, (said.says, also) if also is not None else (said.says,)):
+                fact = SpatialRelation(name, says, thing)
                 if fact not in self.reading.relations:
                     self.reading.relations.append(fact)
 

@@ -7,68 +7,23 @@ from parser.words import ADJECTIVES, DETERMINERS
 __all__ = ["unwrap"]
 
 _ASKING = frozenset(
-    [
-        "please",
-        "show",
-        "find",
-        "give",
-        "get",
-        "search",
-        "searching",
-        "display",
-        "retrieve",
-        "list",
-        "fetch",
-        "return",
-        "want",
-        "need",
-        "see",
-        "i",
-        "i'm",
-        "you",
-        "we",
-        "can",
-        "could",
-        "would",
-        "like",
-        "love",
-        "let",
-        "let's",
-        "do",
-        "have",
-        "looking",
-        "look",
-    ]
+    (
+        "please show find give get search searching display retrieve list fetch return want need see i i'm "
+        "you we can could would like love let let's do have looking look"
+    ).split()
 )
-_FILLING = _ASKING | frozenset(
-    ["me", "us", "for", "to", "the", "a", "an", "all", "any", "some", "only", "am", "is", "are", "in"]
-)
+_FILLING = _ASKING | frozenset("me us for to the a an all any some only am is are in".split())
 _PICTURES = frozenset(
-    [
-        "photo",
-        "photos",
-        "photograph",
-        "photographs",
-        "picture",
-        "pictures",
-        "image",
-        "images",
-        "pic",
-        "pics",
-        "shot",
-        "shots",
-        "snapshot",
-        "snapshots",
-        "closeup",
-        "close-up",
-        "view",
-        "scene",
-        "scenes",
-        "footage",
-    ]
+    (
+        "photo photos photograph photographs picture pictures image images pic pics shot shots snapshot "
+        "snapshots closeup close-up view scene scenes footage"
+    ).split()
 )
 _KINDS = ADJECTIVES | DETERMINERS | frozenset(
-    ["and", "of", "blurry", "overhead", "aerial", "close", "up", "night", "wide", "zoomed", "cropped", "stock", "professional", "nice", "good", "great", "bunch", "few", "several", "my", "your", "color", "colour", "b&w", "detailed", "panoramic", "outdoor", "indoor"]
+    (
+    "and of blurry overhead aerial close up night wide zoomed cropped stock professional nice good great "
+    "bunch few several my your color colour b&w detailed panoramic outdoor indoor"
+    ).split()
 )  # fmt: skip
 _JOINING = (
     ("in", "which", "there", "is"), ("in", "which", "there", "are"), ("where", "there", "is"), ("where", "there", "are"),
