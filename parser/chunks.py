@@ -368,7 +368,8 @@ class _Cutter:
         while i < len(tokens) and i not in self.phrases:
             token = tokens[i]
             if i in self.idiom:
-                content.append(token)
+                if token != '"':
+                    content.append(token)
             elif token == "of" and content and self._of(i):
                 head = head or content[-1]
                 content.append(token)

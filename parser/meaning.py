@@ -132,6 +132,10 @@ def naming(
         says is Relation.ABOVE and action and action not in _CARRYING | _RIDING
     ):
         return (), UNCLEAR
-    if says in (Relation.ABOVE, Relation.BELOW) and action in _CARRYING:
+    if (
+        says is Relation.BELOW and action in _CARRYING
+    ):  # "a man holding an umbrella under a tree": both, or only one
+        return (), UNCLEAR
+    if says is Relation.ABOVE and action in _CARRYING:
         return tuple(thing.text for thing in subject.inner), ""
     return (subject.text,), ""

@@ -125,6 +125,8 @@ def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | N
     for k in range(after, min(after + 6, len(items))):
         item = items[k]
         if item.kind is Kind.PLACE and item.phrase is not None:
+            if item.head in _LIKE_PREPOSITIONS:
+                continue
             if item.phrase.entry.role is Role.UNSCORED:
                 return verb
             target = items[k + 1] if k + 1 < len(items) and items[k + 1].kind is Kind.NOUN else None

@@ -116,7 +116,7 @@ ANIMALS = _set(
     "horses cows elephants birds bears"
 )
 SCENERY |= _set("scene area market background site place setting")
-BACKDROP = _set("background foreground distance sky back front middle")
+BACKDROP = _set("hand hands tow background foreground distance sky back front middle")
 TIMES = _set(
     "day days night morning evening afternoon weekend monday tuesday wednesday thursday friday saturday "
     "sunday phone fire vacation holiday sale way sides"

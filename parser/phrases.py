@@ -58,6 +58,7 @@ _CLOSED = (
     ADVERBS | AUXILIARIES | CONJUNCTIONS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS | QUESTIONS | RELATIVES
     | SUBORDINATORS | COUNTS
 )  # fmt: skip
+_QUOTED_WORDS = 10
 _NO_START = ARTICLES | POSSESSIVES | PLACE_WORDS.keys() | PLACE_DEGREES  # "the upper left corner" is a noun
 _OWNER_WORDS = 5  # words between "to the" and "laptop's left"
 
@@ -90,7 +91,7 @@ def find_phrases(tokens: list[str]) -> list[Phrase]:
     found: list[Phrase] = []
     i = floor = 0
     while i < len(tokens):
-        phrase = _fixed(tokens, i)
+        phrase = _quoted(tokens, i) or _fixed(tokens, i)
         place = _place(tokens, i)
         if place is not None and (phrase is None or place.end > phrase.end):
             phrase = place
@@ -110,6 +111,13 @@ def _fixed(tokens: list[str], i: int) -> Phrase | None:
         if entry is not None:
             return Phrase(i, i + length, entry)
     return None
+
+
+def _quoted(tokens: list[str], i: int) -> Phrase | None:
+    """Read a name in quotes as one word: a "Keep Left" sign says nothing about where it stands."""
+    if tokens[i] != '"' or '"' not in tokens[i + 1 : i + _QUOTED_WORDS]:
+        return None
+    return Phrase(i, tokens.index('"', i + 1) + 1, Entry(Role.IDIOM))
 
 
 def _with_degree(tokens: list[str], phrase: Phrase, floor: int) -> Phrase:

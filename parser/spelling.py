@@ -1,4 +1,4 @@
-"""Misspelt relation words, found without a dictionary: one slip away from a relation word and no English word itself."""
+"""Misspelt relation words, found without a dictionary: one slip from a relation word, and no English word itself."""
 
 from __future__ import annotations
 
@@ -7,31 +7,20 @@ from string import ascii_lowercase
 __all__ = ["SLIPS", "correct"]
 
 # Only long words: a slip in "over" or "top" is as a rule another word.
-_WORDS = (
-    "above",
-    "below",
-    "under",
-    "beneath",
-    "underneath",
-    "behind",
-    "bottom",
-    "center",
-    "middle",
-    "corner",
-)
-_SIDES = ("left", "right")
+_WORDS = "above below under beneath underneath behind bottom center middle corner".split()
+_SIDES = ["left", "right"]
 
 # Words, names and abbreviations that one slip would reach.
 _ENGLISH = frozenset(
     (
         "centre lift loft deft heft weft cleft eft let felt lefts lefty leff leet lest lent lept leaf lef let elft "
-        "eft lett light might night fight sight tight eight bright wright rights fright rite rigid righty "
-        "plight alright aright rigt bight dight hight wight abode aboves abide bove bellow blow elow belong "
-        "bellows belows belly billow felow fellow mellow yellow belo blew bowel elbow melow unde ander ender "
-        "inder udder wunder hunder sunder tender asunder unders wonder render gender sender fender bender "
-        "uder anders enders undergo tunder thunder launder blunder plunder founder yonder undead nder behinds "
+        "eft light might night fight sight tight eight bright wright rights fright rite rigid righty "
+        "plight alright aright bight dight hight wight abode aboves abide bove bellow blow elow belong "
+        "bellows belows belly billow fellow mellow yellow blew bowel elbow melow ander ender "
+        "inder udder hunder sunder tender asunder unders wonder render gender sender fender bender "
+        "anders enders undergo thunder launder blunder plunder founder yonder undead behinds "
         "bequeath bottoms button buttons cotton bottle blossom bottomy enter cent centers canter cantor "
-        "renter censer cater center's cente tenter venter denter fenter mentor center midde middles muddle "
+        "renter censer cater center's cente tenter venter denter fenter mentor center middles muddle "
         "meddle fiddle riddle piddle diddle corners corder horner cornet cornea corned born corn coroner "
         "scorner warner garner conner corer comer cornier forner corrner's centera centero uncer lower clever "
         "beneaths undy funder bunder bidder"

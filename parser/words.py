@@ -111,7 +111,7 @@ NOUN_VERBS = _set(
     "prints mount mounts circle circles string strings box type types text texts place places park parks seat seats dress "
     "dresses cover covers tie ties brush brushes comb combs patrol wedge wedges trap traps shelter shelters lock locks chain "
     "chains rope ropes leash leashes lounge lounges camp camps perch roost pose poses dance dances race races surf snowboard "
-    "snowboards skateboard skateboards skate skates ski skis roll rolls sail sails march shift paddle paddles land lands drop "
+    "snowboards skateboard skateboards skate skates ski skis sail sails shift paddle paddles land lands drop "
     "drops position file pile piles stack stacks display displays show shows use feed bow bows lift lifts strap straps golf "
     "fish rake rakes shovel shovels dish iron guard guards point points face faces wave waves aim aims arrange stick sticks "
     "record records rest rests load loads end ends start stop stops station stations reach plow tow tip tips head heads turn turns"
