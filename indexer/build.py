@@ -15,9 +15,9 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -53,14 +53,17 @@ Floats = NDArray[np.float32]
 
 DEFAULT_K = 64
 SAMPLE_IMAGES = 512
-"""Images the basis and lambda are fitted on; they are encoded first and wait in memory for the fit."""
+"""Images the basis and lambda are fitted on: the first in id order."""
 SAMPLE_TOKENS = 64
 """Patch tokens taken from each of them."""
 SHARD_IMAGES = 1024
 SHARD_SECONDS = 60.0
+"""What a killed build loses at most."""
 BATCH = 16
 
 _BUILD = "build"
+_BASIS = "basis.safetensors"
+_SAMPLE = "sample.safetensors"
 
 
 class NoImages(IndexerError):
@@ -181,7 +184,7 @@ def build_index(
                 run.encode()
                 work.commit()
             except KeyboardInterrupt:
-                work.commit()
+                work.save()
                 raise BuildInterrupted(
                     f"stopped after {run.done} of {len(files)} files; what was encoded is kept in {out}",
                     fix="Run the same command again to go on.",
@@ -225,16 +228,12 @@ class _Vectors:
     row: int
 
 
-@dataclass(slots=True, eq=False)
-class _Sample:
-    """Encoded pictures that wait for the basis."""
-
-    moments: list[Floats] = field(default_factory=list)
-    tokens: list[Floats] = field(default_factory=list)
-
-
 class _Work:
-    """The state of a build on disk: what is known, the basis, and the open shard."""
+    """The state of a build on disk: what is known, the basis, and the open shard.
+
+    Until the basis is fitted, pictures gather in a *sample* that keeps what a fit needs; from then on they go to
+    shards that hold codes only. Both are files of ``build/``, so a run that stops in either phase goes on from there.
+    """
 
     def __init__(
         self,
@@ -244,22 +243,22 @@ class _Work:
         k: int | None,
         precision: Precision | None,
     ) -> None:
-        self.folder = folder
         self.encoder = encoder
+        self.folder = folder
         self.sketcher: Sketcher | None = None
         self.calibration: Calibration | None = None
-        self.known: dict[str, tuple[Row, _Vectors]] = {}
+        self.known: dict[str, Row] = {}
+        self.vectors: dict[str, _Vectors] = {}
         self._rows: list[Row] = []
         self._native: list[Floats] = []
         self._codes: list[Codes] = []
-        self._sample = _Sample()
-        self._opened = time.monotonic()
+        self._moments: list[Floats] = []
+        self._tokens: list[Floats] = []
+        self._saved = time.monotonic()
         if previous is not None:
             self.sketcher, self.calibration = previous.sketcher, previous.manifest.calibration
             _require_same_sketch(previous, k, precision)
-            native, codes = previous.native(), previous.sketch()
-            for number, row in enumerate(previous.images.to_pylist()):
-                self.known[row["id"]] = (row, _Vectors(native, codes, number))
+            self._learn(previous.images.to_pylist(), previous.native(), previous.sketch())
         self._k = k or DEFAULT_K
         self._precision = precision or Precision.INT8
         self._plan = _plan(encoder.spec, self.sketcher, self._k, self._precision)
@@ -273,66 +272,102 @@ class _Work:
         if self.sketcher is None:
             flat = tokens.reshape(-1, tokens.shape[-1])
             pick = np.random.default_rng(int(row["id"], 16)).permutation(len(flat))[:SAMPLE_TOKENS]
-            self._sample.tokens.append(flat[pick])
-            self._sample.moments.append(moments)
+            self._moments.append(moments)
+            self._tokens.append(flat[pick])
+            full = len(self._rows) >= SAMPLE_IMAGES
         else:
             self._codes.append(self.sketcher.encode(moments[None])[0])
-        waiting = SAMPLE_IMAGES if self.sketcher is None else SHARD_IMAGES
-        late = self.sketcher is not None and time.monotonic() - self._opened > SHARD_SECONDS
-        if len(self._rows) >= waiting or late:
+            full = len(self._rows) >= SHARD_IMAGES
+        if full:
             self.commit()
+        elif time.monotonic() - self._saved > SHARD_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Put what is encoded on disk, without deciding on a basis."""
+        self._saved = time.monotonic()
+        if self.sketcher is not None:
+            self.commit()
+        elif self._rows:
+            arrays = {
+                "native": np.stack(self._native),
+                "moments": np.stack(self._moments),
+                "tokens": np.concatenate(self._tokens),
+                "tokens_each": np.array([len(tokens) for tokens in self._tokens]),
+            }
+            self._write(_SAMPLE, arrays, rows=self._rows)
 
     def commit(self) -> None:
         """Write the open shard; fit the basis first where there is none."""
+        self._saved = time.monotonic()
         if not self._rows:
             return
         native = np.stack(self._native)
         codes = self._fit(native) if self.sketcher is None else np.stack(self._codes)
-        name = f"shard-{self._shards:06d}.safetensors"
-        meta = {"plan": self._plan, "rows": json.dumps(self._rows)}
-        write_atomically(
-            self.folder / name, lambda p: save_file({"native": native, "codes": codes}, p, metadata=meta)
+        self._write(
+            f"shard-{self._shards:06d}.safetensors", {"native": native, "codes": codes}, rows=self._rows
         )
-        for number, row in enumerate(self._rows):
-            self.known[row["id"]] = (row, _Vectors(native, codes, number))
+        self._learn(self._rows, native, codes)
         self._shards += 1
         self._rows, self._native, self._codes = [], [], []
-        self._opened = time.monotonic()
 
     def _fit(self, native: Floats) -> Codes:
         """Fit basis, quantiser and lambda on the sample, and keep them for a run that goes on from here."""
-        moments = np.stack(self._sample.moments)
-        sketcher = fit_sketcher(
-            np.concatenate(self._sample.tokens), moments, k=self._k, precision=self._precision
-        )
+        moments = np.stack(self._moments)
+        sketcher = fit_sketcher(np.concatenate(self._tokens), moments, k=self._k, precision=self._precision)
         codes = sketcher.encode(moments)
         calibration = calibrate(self.encoder, native, codes, sketcher)
-        meta = {"plan": self._plan, "calibration": json.dumps(asdict(calibration))}
         arrays = {"components": sketcher.components, "scale": sketcher.scale}
-        write_atomically(self.folder / "basis.safetensors", lambda p: save_file(arrays, p, metadata=meta))
+        self._write(_BASIS, arrays, calibration=asdict(calibration))
         self.sketcher, self.calibration = sketcher, calibration
-        self._sample = _Sample()
+        self._moments, self._tokens = [], []
         return codes
 
     def _resume(self) -> int:
         """Read what an interrupted run left; what another encoder or sketch left is of no use and goes."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        basis = self.folder / "basis.safetensors"
-        if self.sketcher is None and basis.exists():
-            arrays, meta = _read(basis)
-            if meta.get("plan") == self._plan:
-                self.sketcher = Sketcher(arrays["components"], arrays["scale"], self._precision)
-                self.calibration = Calibration(**json.loads(meta["calibration"]))
-        usable = 0
+        if self.sketcher is None and (basis := self._read(_BASIS)):
+            arrays, facts = basis
+            self.sketcher = Sketcher(arrays["components"], arrays["scale"], self._precision)
+            self.calibration = Calibration(**facts["calibration"])
+        next_shard = 0
         for path in sorted(self.folder.glob("shard-*.safetensors")):
-            arrays, meta = _read(path)
-            if self.sketcher is None or meta.get("plan") != self._plan:
-                path.unlink()
-                continue
-            for number, row in enumerate(json.loads(meta["rows"])):
-                self.known[row["id"]] = (row, _Vectors(arrays["native"], arrays["codes"], number))
-            usable = int(path.stem.removeprefix("shard-")) + 1
-        return usable
+            if self.sketcher is not None and (shard := self._read(path.name)):
+                arrays, facts = shard
+                self._learn(facts["rows"], arrays["native"], arrays["codes"])
+                next_shard = int(path.stem.removeprefix("shard-")) + 1
+        if self.sketcher is None and (sample := self._read(_SAMPLE)):
+            arrays, facts = sample
+            self._rows = facts["rows"]
+            self._native, self._moments = list(arrays["native"]), list(arrays["moments"])
+            self._tokens = np.split(arrays["tokens"], np.cumsum(arrays["tokens_each"])[:-1])
+            self.known |= {row["id"]: row for row in self._rows}
+        return next_shard
+
+    def _learn(self, rows: Sequence[Row], native: Floats, codes: Codes) -> None:
+        for number, row in enumerate(rows):
+            self.known[row["id"]] = row
+            self.vectors[row["id"]] = _Vectors(native, codes, number)
+
+    def _write(self, name: str, arrays: dict[str, NDArray[Any]], **facts: object) -> None:
+        metadata = {"plan": self._plan, "facts": json.dumps(facts)}
+        write_atomically(self.folder / name, lambda path: save_file(arrays, path, metadata=metadata))
+
+    def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Arrays and facts of a file of this plan; None where it is missing, or of another plan and removed."""
+        path = self.folder / name
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="numpy") as file:
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a mapping)
+                metadata = file.metadata() or {}
+        except (SafetensorError, OSError) as error:
+            raise IndexDamaged(f"{path} is damaged", came=str(error), fix=f"Remove it: rm {path}") from error
+        if metadata.get("plan") != self._plan:
+            path.unlink()
+            return None
+        return arrays, json.loads(metadata["facts"])
 
 
 class _Run:
@@ -451,16 +486,8 @@ def _plan(spec: EncoderSpec, sketcher: Sketcher | None, k: int, precision: Preci
     return digest.hexdigest()
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise IndexDamaged(f"{path} is damaged", came=str(error), fix=f"Remove it: rm {path}") from error
-
-
 def _loaded(
-    files: Iterable[ScannedFile], known: Mapping[str, tuple[Row, _Vectors]], encoder: Encoder, workers: int
+    files: Iterable[ScannedFile], known: Mapping[str, Row], encoder: Encoder, workers: int
 ) -> Generator[_Loaded, None, None]:
     """Decode ahead in threads, in order, holding a bounded number of pictures.
 
@@ -471,8 +498,7 @@ def _loaded(
     with ThreadPoolExecutor(workers, thread_name_prefix="decode") as pool:
         try:
             for file in files:
-                known_row = known.get(format_id(file.id), (None,))[0]
-                ahead.append(pool.submit(_load, file, known_row, encoder))
+                ahead.append(pool.submit(_load, file, known.get(format_id(file.id)), encoder))
                 if len(ahead) > workers + BATCH:
                     yield ahead.popleft().result()
             while ahead:
@@ -534,7 +560,7 @@ def _finish(
         native = np.empty((len(indexed), spec.dim), dtype=np.float32)
         codes = np.empty((len(indexed), 2, work.sketcher.k), dtype=_code_type(work.sketcher))
         for number, row in enumerate(indexed):
-            vectors = work.known[row["id"]][1]
+            vectors = work.vectors[row["id"]]
             native[number], codes[number] = vectors.native[vectors.row], vectors.codes[vectors.row]
         write_index(
             out,
