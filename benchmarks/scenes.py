@@ -199,10 +199,10 @@ def _backdrop(background: Background, size: tuple[int, int], rng: np.random.Gene
                           ("#8a6a3c", np.clip(grain, 0, 3) * 0.1))  # fmt: skip
         case Background.TABLE:
             plank = height / 4
-            rows = np.floor((np.arange(height)[:, None] + rng.uniform(0, plank)) / plank)
-            tone = rng.uniform(-1, 1, 8).astype(np.float32)[rows.astype(int)]
+            across = np.arange(height)[:, None] + rng.uniform(0, plank)
+            tone = rng.uniform(-1, 1, 8).astype(np.float32)[(across // plank).astype(int)]
             grain = np.sin(9 * _noise(size, rng, 3, 3, stretch=(0.12, 2)) + 3 * tone)
-            seam = (np.arange(height)[:, None] % plank < 2) * np.ones((1, width), np.float32)
+            seam = (across % plank < 2) * np.ones((1, width), np.float32)
             return _blend(("#b98450", "#a87240"), down, ("#6b4018", np.clip(grain, 0, 1) * 0.35),
                           ("#e0b47a", np.clip(tone, 0, 1) * 0.25), ("#3a200c", seam * 0.7))  # fmt: skip
         case Background.WALL:
