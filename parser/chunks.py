@@ -3,104 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from enum import Enum
 
 from parser import nouns, words
+from parser.items import Chunk, Kind
 from parser.lexicon import Role
 from parser.phrases import Phrase
+from parser.sentence import Sentence, foreign
 
-__all__ = ["Chunk", "Kind", "chunk", "doubtful"]
+__all__ = ["chunk", "doubtful"]
 
-
-class Kind(Enum):
-    """What an item is to the grammar."""
-
-    NOUN = "noun phrase"
-    VERB = "verb"
-    AUXILIARY = "auxiliary"
-    PLACE = "place phrase"
-    PREPOSITION = "preposition"
-    CONJUNCTION = "and, or"
-    COMMA = "comma"
-    BREAK = "end of a sentence"
-    SUBORDINATOR = "while, but"
-    RELATIVE = "who, that, which"
-    QUESTION = "what, who"
-    THERE = "there"
-    NEGATOR = "not, without"
-
-
-@dataclass(slots=True, eq=False)
-class Chunk:
-    """One item of the row.
-
-    Attributes
-    ----------
-    kind : Kind
-        What it is.
-    text : str
-        Its words; a noun phrase without leading articles and possessives.
-    full : str
-        A noun phrase with them.
-    head : str
-        Last word of a noun phrase before its first "of"; the dictionary form of a verb; the word itself otherwise.
-    phrase : Phrase or None
-        What a place phrase says.
-    form : str
-        Inflection of a verb: base, s, ing or ed.
-    negative : bool
-        A noun phrase that begins with "no".
-    pronoun : bool
-        A noun phrase that stands for another one.
-    nameless : bool
-        A noun phrase that names nothing: "something", "what".
-    start : int
-        First word of the item.
-    inner : tuple of Chunk
-        For "man holding a fork and a spoon": the fork and the spoon.
-    action : Chunk or None
-        The holding.
-    modified : bool
-        A noun phrase that carries more than its own words.
-    near : Chunk or None
-        For "with": a thing left out just before it, which a pronoun may also stand for.
-    """
-
-    kind: Kind
-    text: str = ""
-    full: str = ""
-    head: str = ""
-    phrase: Phrase | None = None
-    form: str = ""
-    negative: bool = False
-    pronoun: bool = False
-    nameless: bool = False
-    start: int = 0
-    inner: tuple[Chunk, ...] = ()
-    action: Chunk | None = None
-    modified: bool = False
-    near: Chunk | None = None
-
-
-_SIGNS = {",": Kind.COMMA, "-": Kind.COMMA, "–": Kind.COMMA, "—": Kind.COMMA, ":": Kind.COMMA, "(": Kind.COMMA, ")": Kind.COMMA,
-          "+": Kind.CONJUNCTION, "&": Kind.CONJUNCTION}  # fmt: skip
+_SIGNS = {sign: Kind.COMMA for sign in ",-\u2013\u2014:()"} | {"+": Kind.CONJUNCTION}
 _BEFORE_VERB = (
-    Kind.NOUN, Kind.RELATIVE, Kind.SUBORDINATOR, Kind.THERE, Kind.PLACE, Kind.NEGATOR, Kind.VERB
+    Kind.NOUN, Kind.RELATIVE, Kind.QUESTION, Kind.SUBORDINATOR, Kind.THERE, Kind.PLACE, Kind.NEGATOR, Kind.VERB
 )  # fmt: skip
-_CANS = frozenset("garbage trash soda beer tin paint watering spray".split())
+_DETERMINERS = words.DETERMINERS | words.POSSESSIVES | {"no"}
+_ONE = frozenset("a an one this that each every another".split())
 _BREAKS = frozenset(".;!?|/…")
-_LATIN_END = 0x250
 
 
 def _plural(noun: str) -> bool:
     return noun in words.PLURALS or (
         noun.endswith("s") and not noun.endswith(("ss", "us")) and noun not in words.SINGULARS
     )
-
-
-def _foreign(word: str) -> bool:
-    return not word.isascii() and any(ord(letter) >= _LATIN_END for letter in word)
 
 
 def chunk(tokens: list[str], phrases: list[Phrase], verbs: Collection[int] = ()) -> list[Chunk]:
@@ -130,11 +54,19 @@ def doubtful(tokens: list[str], phrases: list[Phrase]) -> list[int]:
     return cutter.doubtful
 
 
-class _Cutter:
+class _Cutter(Sentence):
+    """Goes over the words once.
+
+    Attributes
+    ----------
+    doubtful : list of int
+        Words that the word lists can take for a noun or a verb.
+    items : list of Chunk
+        What was cut so far.
+    """
+
     def __init__(self, tokens: list[str], phrases: list[Phrase], verbs: Collection[int]) -> None:
-        self.tokens = tokens
-        self.phrases = {p.start: p for p in phrases if p.entry.role is not Role.IDIOM}
-        self.idiom = {i for p in phrases if p.entry.role is Role.IDIOM for i in range(p.start, p.end)}
+        super().__init__(tokens, phrases)
         self.verbs = verbs
         self.doubtful: list[int] = []
         self.items: list[Chunk] = []
@@ -149,6 +81,11 @@ class _Cutter:
 
     def _add(self, kind: Kind, i: int, head: str = "") -> int:
         self.items.append(Chunk(kind, text=self.tokens[i], head=head or self.tokens[i], start=i))
+        return i + 1
+
+    def _stand_in(self, token: str, i: int, *, pronoun: bool = False, nameless: bool = False) -> int:
+        """Add a word that stands for a noun phrase."""
+        self.items.append(Chunk(Kind.NOUN, token, token, token, pronoun=pronoun, nameless=nameless, start=i))
         return i + 1
 
     def _after(self, *kinds: Kind) -> bool:
@@ -166,7 +103,7 @@ class _Cutter:
             return self._noun(i)
         if token in _SIGNS:
             return self._add(_SIGNS[token], i)
-        if token in _BREAKS or _foreign(token):
+        if token in _BREAKS or foreign(token):
             return self._add(Kind.BREAK, i)
         if not token[0].isalnum():
             return i + 1
@@ -181,7 +118,7 @@ class _Cutter:
             return self._noun(i)
         if token in words.NEGATORS:
             return self._add(Kind.NEGATOR, i)
-        if token in words.AUXILIARIES:
+        if token in words.AUXILIARIES and not self.is_can(i):
             return self._add(Kind.AUXILIARY, i)
         if token == "there":
             return self._add(Kind.THERE, i)
@@ -189,15 +126,17 @@ class _Cutter:
             return self._add(Kind.RELATIVE, i)
         if token in words.QUESTIONS or token == "which":
             return self._question(i)
-        if (token in words.PRONOUNS and token != "her") or (token == "her" and not self._nounish(i + 1)):
-            self.items.append(Chunk(Kind.NOUN, text=token, full=token, head=token, pronoun=True, start=i))
-            return i + 1
-        if token in words.INDEFINITE and not (token in ("one", "all", "other") and self._nounish(i + 1)):
-            self.items.append(Chunk(Kind.NOUN, text=token, full=token, head=token, nameless=True, start=i))
-            return i + 1
+        if (token in words.PRONOUNS and token != "her") or (token == "her" and not self.nounish(i + 1)):
+            return self._stand_in(token, i, pronoun=True)
+        if token in words.INDEFINITE and not (token in ("one", "all", "other") and self.nounish(i + 1)):
+            return self._stand_in(token, i, nameless=True)
         if token in words.PREPOSITIONS and not (token == "like" and self._after(Kind.AUXILIARY)):
             return self._add(Kind.PREPOSITION, i)
-        if token in words.ADVERBS or self._adverbial(i):
+        if (
+            token in words.ADVERBS
+            or self.adverbial(i)
+            or (token in words.AFTER_NOUNS and not self.nounish(i + 1))
+        ):
             return i + 1
         if self._is_verb(i, []):
             return self._verb(i)
@@ -215,7 +154,7 @@ class _Cutter:
             return i + 2
         if (
             self.tokens[i] in ("what", "which")
-            and self._nounish(i + 1)
+            and self.nounish(i + 1)
             and self.tokens[i + 1] not in words.VERBS
         ):
             return i + 1  # "which car": the noun follows
@@ -230,51 +169,15 @@ class _Cutter:
         self.items.append(Chunk(Kind.VERB, text=token, head=verb, form=form, start=i))
         return i + 1
 
-    def _nounish(self, i: int) -> bool:
-        """Whether a word can go on a noun phrase."""
-        if i >= len(self.tokens) or i in self.phrases:
-            return False
-        if i in self.idiom:
-            return True
-        token = self.tokens[i]
-        return (
-            token[0].isalnum()
-            and not _foreign(token)
-            and token not in words.CONJUNCTIONS
-            and (token not in words.AUXILIARIES or (token == "can" and i > 0 and self.tokens[i - 1] in _CANS))
-            and token not in words.PREPOSITIONS
-            and token not in words.PRONOUNS
-            and token not in words.RELATIVES
-            and token not in words.DETERMINERS
-            and token not in words.POSSESSIVES
-            and token not in words.SUBORDINATORS
-            and token not in words.NEGATORS
-            and token not in words.ADVERBS
-            and not self._adverbial(i)
-        )
-
-    def _adverbial(self, i: int) -> bool:
-        """Whether the word at ``i`` is an adverb by its ending and describes no adjective after it."""
-        token = self.tokens[i]
-        if not token.endswith("ly") or len(token) <= 4 or token in words.NOUNS_IN_LY:
-            return False
-        following = self.tokens[i + 1] if i + 1 < len(self.tokens) and i + 1 not in self.phrases else ""
-        return not (following in words.ADJECTIVES or following.endswith("ed") or following.endswith("ing"))
-
-    def _is_verb(self, i: int, content: list[str]) -> bool:
+    def _is_verb(self, i: int, content: list[str]) -> bool:  # noqa: PLR0911 - one answer for each form
         """Whether the word at ``i`` ends a noun phrase that so far reads ``content`` and is a verb itself."""
         token = self.tokens[i]
         form = words.VERB_FORMS.get(token)
         if not content:
             return self._first_is_verb(i, form)
         if all(word in words.ADJECTIVES for word in content):
-            doing = (
-                form in ("ing", "ed") and token not in words.NOUNS_IN_ING
-            )  # "an orange lying under a chair"
-            return doing and (
-                not self._nounish(i + 1) or (not self._determined and self._after(Kind.AUXILIARY))
-            )
-        ends = not self._nounish(i + 1)
+            return self._ends_adjectives(i, form, content)
+        ends = not self.nounish(i + 1)
         if token == "left":
             return True
         if form == "ing" or (form is None and token.endswith("ing") and len(token) > 4):
@@ -296,22 +199,33 @@ class _Cutter:
             self.doubtful.append(i)
         return False
 
+    def _ends_adjectives(self, i: int, form: str | None, content: list[str]) -> bool:
+        """Whether a verb follows a noun that could be an adjective: "an orange lying", "a man in black stands"."""
+        token, ends = self.tokens[i], not self.nounish(i + 1)
+        if form in ("ing", "ed") and token not in words.NOUNS_IN_ING:
+            return ends or (not self._determined and self._after(Kind.AUXILIARY))
+        if form != "s" or token in words.NOUN_VERBS or not ends or content[-1] in words.COUNTS:
+            return False
+        return self._one or not self._determined or content[-1] == "orange"
+
     def _is_finite(self, i: int, form: str, content: list[str], *, ends: bool) -> bool:
         """Whether "stands" or "stand" after a noun agrees with it as a verb does."""
         plural, person = _plural(content[-1]), content[-1] in nouns.PEOPLE or content[-1] in nouns.ANIMALS
         followed = i + 1 < len(self.tokens) and (
             ends or (i + 2 in self.phrases and self.tokens[i + 1] in words.ADJECTIVES)
         )
-        if self.tokens[i] in words.NOUN_VERBS and not person and not (form == "s" and self._one):
+        if form == "s" and self.tokens[i] in words.NOUN_VERBS and not person and not self._one:
             return False
         if form == "s":
             return (followed or self._one or person) and not plural and content[0] not in words.COUNTS
+        if self._after(Kind.AUXILIARY) and self.items[-1].head in words.MODALS:  # "does the spoon lie"
+            return ends
         joined = len(self.items) > 1 and self._after(Kind.CONJUNCTION)
         return (followed and (plural or joined) and not self._one) or content[-1] in words.PLURALS
 
     def _first_is_verb(self, i: int, form: str | None) -> bool:
         """Whether the word at ``i``, with no noun phrase begun, is a verb."""
-        token, ends = self.tokens[i], not self._nounish(i + 1)
+        token, ends = self.tokens[i], not self.nounish(i + 1)
         if form is None:
             doing = token.endswith(("ing", "ed")) and len(token) > 4
             nouns_too = token in words.NOUNS_IN_ING or token in words.NOUNS_IN_ED
@@ -332,128 +246,72 @@ class _Cutter:
         return phrase is not None and not phrase.owner and phrase.entry.role is not Role.POSITION
 
     def _noun(self, start: int) -> int:
-        tokens, i = self.tokens, start
-        negative = self._one = False
-        while (
-            i < len(tokens)
-            and (tokens[i] in words.DETERMINERS or tokens[i] in words.POSSESSIVES or tokens[i] == "no")
-            and i not in self.phrases
-        ):
-            negative |= tokens[i] == "no"
-            self._one |= tokens[i] in ("a", "an", "one", "this", "that", "each", "every", "another")
-            i += 1
-        if tokens[start] == "one" and i == start and self._nounish(i + 1):
-            self._one = True
-        self._determined = i > start
-        if (
-            self._determined
-            and tokens[i - 1] in ("another", "each")
-            and i < len(tokens)
-            and words.VERB_FORMS.get(tokens[i]) == "s"
-        ):
-            self.items.append(
-                Chunk(
-                    Kind.NOUN,
-                    text=tokens[i - 1],
-                    full=tokens[i - 1],
-                    head=tokens[i - 1],
-                    nameless=True,
-                    start=start,
-                )
-            )
-            return i
+        """Read a noun phrase that begins at ``start``; returns the word after it."""
+        first = self._determiners(start)
+        negative = "no" in self.tokens[start:first]
+        if first < len(self.tokens) and self._is_ellipsis(first):
+            self._stand_in(self.tokens[first - 1], start, nameless=True)  # "while another passes"
+            return first
         content: list[str] = []
-        first = i
         head = ""
-        while i < len(tokens) and i not in self.phrases:
-            token = tokens[i]
-            if i in self.idiom:
-                if token != '"':
-                    content.append(token)
-            elif token == "of" and content and self._of(i):
+        i = first
+        while i < len(self.tokens) and i not in self.phrases:
+            if self.tokens[i] == "of" and content and self.goes_on_with_of(i) and i not in self.idiom:
                 head = head or content[-1]
-                content.append(token)
-                i += 1
-                while i < len(tokens) and (tokens[i] in words.DETERMINERS or tokens[i] in words.POSSESSIVES):
-                    content.append(tokens[i])
-                    i += 1
+                end = self._determiners(i + 1)
+                content += self.tokens[i:end]
+                i = end
                 continue
-            elif self._paired(i, content):
-                content.append(token)
-            elif (not self._nounish(i) and not self._adverb_inside(i, content)) or (
-                content
-                and content[-1] != "of"
-                and content[-1] not in words.DETERMINERS
-                and self._is_verb(i, content)
-            ):
+            if not self._grows(i, content):
                 break
-            else:
-                content.append(token)
+            if self.tokens[i] != '"':
+                content.append(self.tokens[i])
             i += 1
+        if not content:
+            if negative:
+                self.items.append(Chunk(Kind.NEGATOR, text="no", head="no", start=start))
+            return max(i, start + 1)
         if (
-            content
-            and first == start
-            and self._after(Kind.AUXILIARY)
+            first == start
             and len(self.items) > 1
+            and self._after(Kind.AUXILIARY)
             and self._predicate(content)
         ):
             return i
-        if not content:
-            if i == start:
-                return i + 1
-            if negative:
-                self.items.append(Chunk(Kind.NEGATOR, text="no", head="no", start=start))
-            return i
-        self.items.append(
-            Chunk(
-                Kind.NOUN,
-                text=" ".join(content),
-                full=" ".join(tokens[start:i]),
-                head=head or content[-1],
-                negative=negative,
-                start=first,
-            )
-        )
+        content[-1] = content[-1].removesuffix("'s")  # "the cat's left of the dog"
+        full = " ".join(token for token in self.tokens[start:i] if token != '"').removesuffix("'s")
+        noun = Chunk(Kind.NOUN, " ".join(content), full, head or content[-1], start=first, negative=negative)
+        noun.nameless = len(content) == 1 and content[0] in words.INDEFINITE
+        self.items.append(noun)
         return i
+
+    def _determiners(self, start: int) -> int:
+        """Skip articles and possessives from ``start`` on, and note what they say of number."""
+        i = start
+        while i < len(self.tokens) and i not in self.phrases and self.tokens[i] in _DETERMINERS:
+            i += 1
+        one = i == start and self.tokens[start : start + 1] == ["one"] and self.nounish(i + 1)
+        self._one = one or not _ONE.isdisjoint(self.tokens[start:i])
+        self._determined = i > start
+        return i
+
+    def _is_ellipsis(self, first: int) -> bool:
+        """Whether "another" stands without its noun, before a verb."""
+        before = self.tokens[first - 1] if self._determined else ""
+        return before in ("another", "each") and words.VERB_FORMS.get(self.tokens[first]) == "s"
+
+    def _grows(self, i: int, content: list[str]) -> bool:
+        """Whether the noun phrase that so far reads ``content`` takes in the word at ``i``."""
+        if i in self.idiom or self.paired(i, content):
+            return True
+        if not self.nounish(i):
+            return self.adverb_inside(i, content)
+        if not content or content[-1] == "of" or content[-1] in words.DETERMINERS:
+            return True
+        if self.tokens[i] in words.AFTER_NOUNS and not self.nounish(i + 1):
+            return False
+        return not self._is_verb(i, content)
 
     def _predicate(self, content: list[str]) -> bool:
         """Whether the words after "is" only describe: "the dog is black and left of a car"."""
         return all(word in words.ADJECTIVES and word not in words.COUNTS for word in content)
-
-    def _of(self, i: int) -> bool:
-        """Whether the "of" at ``i`` goes on the noun phrase."""
-        j = i + 1
-        while j < len(self.tokens) and (
-            self.tokens[j] in words.DETERMINERS or self.tokens[j] in words.POSSESSIVES
-        ):
-            j += 1
-        return (
-            i not in self.phrases and all(k not in self.phrases for k in range(i, j + 1)) and self._nounish(j)
-        )
-
-    def _paired(self, i: int, content: list[str]) -> bool:
-        """Whether the "and" at ``i`` joins two adjectives ("red and white bus") or a set pair."""
-        if self.tokens[i] not in ("and", "&") or not content or not self._nounish(i + 1):
-            return False
-        pair = (content[-1], self.tokens[i + 1])
-        if pair in _PAIRS:
-            return True
-        return (
-            all(word in words.ADJECTIVES for word in content)
-            and pair[1] in words.ADJECTIVES
-            and self._nounish(i + 2)
-        )
-
-    def _adverb_inside(self, i: int, content: list[str]) -> bool:
-        """Whether the adverb at ``i`` belongs to an adjective of the noun phrase ("a half open door")."""
-        if self.tokens[i] not in words.ADVERBS or i in self.phrases:
-            return False
-        return (
-            all(word in words.ADJECTIVES for word in content)
-            and self._nounish(i + 1)
-            and self.tokens[i + 1] in words.ADJECTIVES
-        )
-
-
-_PAIRS = {("salt", "pepper"), ("black", "white"), ("mac", "cheese"), ("ham", "cheese"), ("fish", "chips"), ("bed", "breakfast"),
-          ("macaroni", "cheese"), ("peanut butter", "jelly")}  # fmt: skip

@@ -177,6 +177,10 @@ POSITIONS = {
     frozenset({"top"}): Position.AT_TOP,
     frozenset({"bottom"}): Position.AT_BOTTOM,
     frozenset({"center"}): Position.AT_CENTER,
+    frozenset({"top", "center"}): Position.AT_TOP,
+    frozenset({"bottom", "center"}): Position.AT_BOTTOM,
+    frozenset({"left", "center"}): Position.AT_LEFT,
+    frozenset({"right", "center"}): Position.AT_RIGHT,
     frozenset({"top", "left"}): Position.AT_TOP_LEFT,
     frozenset({"top", "right"}): Position.AT_TOP_RIGHT,
     frozenset({"bottom", "left"}): Position.AT_BOTTOM_LEFT,
@@ -201,7 +205,7 @@ def _build() -> dict[tuple[str, ...], Entry]:
     for reason, phrases in _UNSCORED.items():
         add(phrases, Entry(Role.UNSCORED, reason=reason))
     add(
-        "above|over|on top of|on the top of|over top of|ontop of|atop|atop of",
+        "above|over|on top of|on the top of|on top the|over top of|ontop of|atop|atop of",
         Entry(Role.RELATION, Relation.ABOVE),
     )
     add("below|under|beneath|underneath|underneath of", Entry(Role.RELATION, Relation.BELOW))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parser import nouns, words
-from parser.chunks import Chunk
+from parser.items import Chunk
 from parser.lexicon import NO_OBJECT, OWN_PART, SIDE_RELATIONS, Role
 from parser.phrases import Phrase
 from parser.relation import Position, Relation
@@ -14,7 +14,7 @@ __all__ = ["Meaning", "meaning", "naming"]
 
 UNCLEAR = "It is not clear which of the things named stands there."
 DIRECTION = "It says where something looks or goes, not where it stands."
-PATH = "It tells of a way across something, not of a place above it."
+PATH = "After this verb 'over' tells of a way or a posture, not of a place above."
 ON_GROUND = "Standing on the ground is not standing above it."
 
 _LOOKING = frozenset(words.LOOKING.split())
@@ -88,7 +88,7 @@ def _related(relation: Relation, said: str, target: Chunk | None) -> Meaning:
     if head in ("knee", "knees", "waist", "ankle", "ankles", "belt"):  # how far clothes or water reach
         return Meaning()
     if said.endswith("over"):
-        if head in nouns.BODY and head not in ("head", "heads"):
+        if head in nouns.BODY and not target.text.startswith("body of") and head not in ("head", "heads"):
             return Meaning()
     elif relation is Relation.ABOVE and not said.endswith("above") and head in nouns.GROUNDS:
         return Meaning(reason=ON_GROUND)
@@ -124,7 +124,7 @@ def naming(
         return (), DIRECTION
     if over and ((moving and moving not in _HOVERING) or subject.text.endswith("ing")):
         return (), PATH
-    if over and subject.head in nouns.COVERS:
+    if over and (subject.head in nouns.COVERS or subject.head in nouns.COVERINGS):
         return (), ""
     if said == "left of" and subject.head in nouns.REMNANTS:
         return (), ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from parser import nouns, words
-from parser.chunks import Chunk, Kind
+from parser import nouns
+from parser.items import Chunk, Kind
 from parser.lexicon import Role
 
 __all__ = ["fold"]

@@ -10,6 +10,7 @@ __all__ = [
     "CLOTHING",
     "COLOURS",
     "CONTAINERS",
+    "COVERINGS",
     "COVERS",
     "FRAMES",
     "GROUNDS",
@@ -44,6 +45,11 @@ SKY = _set(
 
 COVERS = _set("blanket blankets cover covers quilt comforter sheet sheets duvet bedspread sunblanket wraps")
 """What hides the thing under it."""
+
+COVERINGS = _set(
+    "cloth tablecloth tarp towel snow paint sauce cheese gravy veil net rug carpet mask bandage curtain shawl scarf frosting syrup"
+)
+"""What lies over a thing and is in the same place."""
 
 GROUNDS = _set(
     "ground floor field grass lawn court beach sand snow slope slopes street road sidewalk pavement ice "

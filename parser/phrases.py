@@ -226,7 +226,7 @@ def _owner(tokens: list[str], at: int) -> tuple[str, ...]:
         return (tokens[at],)
     for end in range(at, min(at + _OWNER_WORDS, len(tokens))):
         word = tokens[end]
-        if word.endswith("'s"):
+        if word.endswith(("'s", "s'")):
             return tuple(tokens[at : end + 1])
         if not word[0].isalnum() or word in PREPOSITIONS:
             break
@@ -238,6 +238,8 @@ def _describes_next(tokens: list[str], at: int) -> bool:
     if at >= len(tokens):
         return False
     word = tokens[at]
+    if word == "by":  # "flanked on the left by a bus": the place is the bus's
+        return True
     if not word[0].isalnum() or word in _CLOSED or word.endswith("ing"):
         return False
     form = VERB_FORMS.get(word)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
 from parser import nouns, words
-from parser.chunks import Chunk, Kind
+from parser.items import Chunk, Kind
 from parser.lexicon import AMONG, Role
 from parser.meaning import UNCLEAR, Meaning, meaning, naming
 from parser.modifiers import fold
@@ -271,7 +272,9 @@ class _Reader:
         self.stated = True
         self.sideways = sideways
         self.verb = None
-        if target is not None:
+        if target is not None and not (
+            target.nameless or target.head in nouns.ABSTRACT
+        ):  # "next to each other"
             self.target = target
             if not target.pronoun and not target.nameless:
                 self.named.append(target)
@@ -295,7 +298,7 @@ class _Reader:
         following = self.items[i + 1] if i + 1 < len(self.items) else None
         return (
             self.last in (Kind.CONJUNCTION, Kind.COMMA)
-            and _phrase(self.items[i]).entry.role is Role.POSITION
+            and (_phrase(self.items[i]).entry.role is Role.POSITION or len(_phrase(self.items[i]).owner) == 1)
             and following is not None
             and ((following.kind is Kind.NOUN and following.full != following.text) or following.text == ":")
         )
@@ -353,25 +356,38 @@ class _Reader:
         text = " ".join(
             word for k, word in enumerate(owner) if k or word not in words.DETERMINERS | words.POSSESSIVES
         )
-        text = text.removesuffix("'s")
+        text = text.removesuffix("'s").removesuffix("'")
         return Chunk(Kind.NOUN, text=text, full=text, head=text.split()[-1])
 
     def _antecedent(self, pronoun: str) -> Chunk | None:
         """Find what a pronoun stands for, other than the subjects of the phrase at hand."""
-        candidates = [
-            thing for thing in ([self.host] if self.host else []) + self.named if thing not in self.subjects
-        ]
-        if pronoun in ("him", "her", "he", "she", "himself", "herself"):
-            candidates = [thing for thing in candidates if thing.head in nouns.PEOPLE] or candidates
-        elif pronoun in ("it", "itself"):
-            candidates = [thing for thing in candidates if thing.head not in nouns.PEOPLE]
-            if self.near is not None and not {self.near.head} & (
-                nouns.PEOPLE | nouns.SCENERY | nouns.REGIONS
-            ):
-                return None  # "cut into a cake with fruit on top of it"
-        elif pronoun not in ("them", "they"):
+        fits = _FITS.get(pronoun)
+        if fits is None:
             return None
-        return candidates[0] if candidates else None
+        host = (
+            self.host
+            if self.host is not None and self.host not in self.subjects and fits(self.host)
+            else None
+        )
+        near = self.near if pronoun == "it" and self.near is not None and fits(self.near) else None
+        if host is not None:  # "cut into a cake with fruit on top of it": the cake or the knife
+            in_scene = near is None or near.head in nouns.REGIONS or near.head in nouns.SCENERY
+            return host if in_scene else None
+        named = {thing.text: thing for thing in self.named if thing not in self.subjects and fits(thing)}
+        if len(named) > 1 and pronoun not in ("it", "they", "them"):
+            named = {text: thing for text, thing in named.items() if thing.head in nouns.PEOPLE}
+        return next(iter(named.values())) if len(named) == 1 else None
 
 
+_WOMEN = frozenset("woman women girl girls lady ladies bride female".split())
+_MEN = frozenset("man men boy boys guy guys groom male".split())
+_FITS: dict[str, Callable[[Chunk], bool]] = {
+    "it": lambda noun: noun.head not in nouns.PEOPLE,
+    "he": lambda noun: noun.head not in _WOMEN,
+    "him": lambda noun: noun.head not in _WOMEN,
+    "she": lambda noun: noun.head not in _MEN,
+    "her": lambda noun: noun.head not in _MEN,
+    "they": lambda _: True,
+    "them": lambda _: True,
+}
 _PERSONAL = {"its": "it", "his": "him", "her": "her", "their": "them", "my": "me", "your": "you", "our": "us"}

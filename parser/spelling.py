@@ -62,9 +62,7 @@ def correct(tokens: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
     corrected : list of (str, str)
         What was written and what was read.
     """
-    if SLIPS.keys().isdisjoint(tokens):
-        return tokens, []
-    fixed, corrected = list(tokens), []
+    fixed, corrected = _its(tokens), []
     for i, token in enumerate(tokens):
         word = SLIPS.get(token)
         if word is None or not _certain(tokens, i, word):
@@ -72,6 +70,18 @@ def correct(tokens: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
         fixed[i] = word
         corrected.append((token, word))
     return fixed, corrected
+
+
+def _its(tokens: list[str]) -> list[str]:
+    """Read "on it's left" as "on its left"."""
+    for i in range(len(tokens) - 3):
+        if (
+            tokens[i + 1 : i + 3] == ["it", "is"]
+            and tokens[i] in ("on", "to", "at")
+            and tokens[i + 3] in _SIDES
+        ):
+            return [*tokens[: i + 1], "its", *_its(tokens[i + 3 :])]
+    return list(tokens)
 
 
 def _certain(tokens: list[str], i: int, word: str) -> bool:

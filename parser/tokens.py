@@ -11,12 +11,15 @@ __all__ = ["MAX_TOKENS", "fold", "tokenize"]
 MAX_TOKENS = 300
 """Words and signs that are read of a text; what comes later is not looked at."""
 
-_TOKEN = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*|[^\s\w]|_")
+_TOKEN = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*(?:(?<=s)'(?=\s\w))?|[^\s\w]|_")
 _CONTRACTION = re.compile(
     r"(that|there|it|who|what|where|which|he|she|here)'(s)|(they|we|you|there|who)'(re)|(i)'(m|ve|d)"
 )
 _PLACE = re.compile(
     r"(left|right|top|bottom|upper|lower|center|centre)-(left|right|hand|side|corner|most|center|centre)(-(side|corner))?$"
+)
+_HYPHENATED = frozenset(
+    "left-of right-of to-the-left-of to-the-right-of in-front-of on-top-of next-to".split()
 )
 _OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
 _SAME = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'", "‐": "-", "‑": "-", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'})  # fmt: skip
@@ -43,7 +46,7 @@ def tokenize(folded: str) -> list[str]:
         if "'" in word and (opened := _CONTRACTION.fullmatch(word)):
             first, short = (group for group in opened.groups() if group)
             tokens += (first, _OPENED[short])
-        elif "-" in word and _PLACE.match(word):
+        elif "-" in word and (_PLACE.match(word) or word in _HYPHENATED):
             tokens += word.split("-")
         else:
             tokens.append(word)

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ADJECTIVES",
     "ADVERBS",
+    "AFTER_NOUNS",
     "ARTICLES",
     "AUXILIARIES",
     "CARRYING",
@@ -15,9 +16,9 @@ __all__ = [
     "HOVERING",
     "INDEFINITE",
     "LOOKING",
+    "MODALS",
     "MOVING",
     "NEGATORS",
-    "MODALS",
     "NOUNS_IN_ED",
     "NOUNS_IN_ING",
     "NOUNS_IN_LY",
@@ -41,7 +42,7 @@ def _set(text: str) -> frozenset[str]:
 
 
 ARTICLES = _set("a an the")
-DETERMINERS = ARTICLES | _set("this that these those some any each every another both such")
+DETERMINERS = ARTICLES | _set("this that these those some any each every another both such all")
 POSSESSIVES = _set("my your his her its our their whose")
 COUNTS = _set(
     "two three four five six seven eight nine ten eleven twelve dozen several many few 2 3 4 5 6 7 8 9 10 "
@@ -73,13 +74,18 @@ PREPOSITIONS = _set(
     "near outside inside within"
 )
 ADVERBS = _set(
-    "just directly right immediately slightly far high way straight still also now only almost nearly "
+    "just directly right immediately slightly far way also now only almost nearly "
     "partly together down up out away apart about very quite too so there here somewhere outdoors indoors "
-    "outside overhead forward backward backwards forwards sideways upright asleep awake alone visible "
-    "alive barefoot adrift afloat aloft aboard upside well please even ever already once again long low "
-    "close somewhat exactly roughly more most less rather in-between today tonight yesterday tomorrow "
+    "outside overhead backward backwards forwards sideways "
+    "adrift afloat aloft aboard please even ever already once again "
+    "somewhat exactly roughly more most less rather in-between today tonight yesterday tomorrow "
     "maybe perhaps either really extremely diagonally both"
 )
+AFTER_NOUNS = _set(
+    "high low close long straight upright asleep awake alone visible alive well still forward upside barefoot"
+)
+"""Adjectives that may also stand after their noun, or adverbs that may stand before one: "asleep", "high"."""
+
 ADJECTIVES = (
     _set(
         "red blue green yellow white black brown grey gray pink purple orange silver golden gold beige tan "
@@ -120,7 +126,9 @@ NOUN_VERBS = _set(
 
 MODALS = _set("can could will would may might must should do does did")
 
-SINGULARS = _set("bus glass lens gas tennis canvas christmas iris dress chess atlas bias this is")
+SINGULARS = _set(
+    "bus glass lens gas tennis canvas christmas iris dress chess atlas bias this is sports sales news savings"
+)
 """Words in -s that are one thing."""
 
 NOUNS_IN_ED = _set(

@@ -43,7 +43,7 @@ def unwrap(tokens: list[str]) -> list[str]:
     >>> unwrap("a photo left of a dog".split())
     ['a', 'photo', 'left', 'of', 'a', 'dog']
     """
-    if len(tokens) > 1 and tokens[0] in "\"'" and tokens[-1] == tokens[0]:
+    if len(tokens) > 1 and tokens[0] in "\"'" and tokens.count(tokens[0]) == 2 and tokens[-1] == tokens[0]:
         tokens = tokens[1:-1]
     start = 0
     if tokens and tokens[0] in _ASKING:
