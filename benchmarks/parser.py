@@ -7,8 +7,8 @@
 * ``vsr_exact``: statements of Visual Spatial Reasoning whose phrase is one of ours, triple for triple;
   ``vsr_false_fires``: scored relations read from the others.
 * ``caption_fires``: captions of the training photographs from which something scored is read.
-* ``caption_precision``: facts read from those captions that a reader found right. ``judged.json`` keeps the verdicts under
-  a hash of caption and fact, never the words; ``--list`` prints the facts with their keys and verdicts.
+* ``caption_precision``: facts read from those captions that a reader found right. ``judged.json`` keeps the verdicts
+  under a hash of caption and fact, never the words; ``--list`` prints the facts with their keys and verdicts.
 * ``ms_*``: one query at a time on one thread, spaCy loaded; batched is the time a query in one call for all.
 """
 

@@ -1,7 +1,7 @@
 """What can be said about place, as data: every phrase, what it means, and whether it is scored.
 
-Fixed phrases stand in one dictionary from a tuple of words to its entry. Sides, ends, corners and the centre are spelled
-from parts (``on the far`` ``left`` ``hand side`` ``of``), which are listed here and put together in ``phrases``.
+Fixed phrases stand in one dictionary from a tuple of words to its entry. Sides, ends, corners and the centre are
+spelled from parts (``on the far`` ``left`` ``hand side`` ``of``), listed here and put together in ``phrases``.
 """
 
 from __future__ import annotations
@@ -103,15 +103,16 @@ ORDER = "An order among several things is not measured."
 
 _UNSCORED = {
     CONTACT: "on|onto|touching|against|attached to|connected to|leaning against|leaning on|detached from|off|on top",
-    DISTANCE: "next to|near|near to|nearby|beside|close to|closer to|close by|adjacent to|alongside|far from|far away from|"
-    "away from|by the side of|at the side of|on the side of|side by side|across from|opposite|opposite to|across",
+    DISTANCE: "next to|near|near to|nearby|beside|close to|closer to|close by|adjacent to|alongside|far from|"
+    "far away from|away from|by the side of|at the side of|on the side of|side by side|across from|opposite|opposite to|across",
     INSIDE: "inside|inside of|within|into|enclosed by|contained in|outside|outside of|out of",
     AMONG: "between|in between|among|amongst|amid|surrounding|surrounded by|around|all around|beyond|past|along|"
     "on both sides of|on either side of|on each side of|on both sides|on either side|on each side|"
     "on the left and right|on left and right|to the left and right|left and right of|"
     "to the left and right of|on the left and right of|to the left or right of|left or right of|"
     "on the left or right of|above or below|above and below",
-    FACING: "facing|facing away from|facing towards|facing toward|parallel to|perpendicular to|toward|towards|pointing at",
+    FACING: "facing|facing away from|facing towards|facing toward|parallel to|perpendicular to|toward|towards|"
+    "pointing at",
     OWN_PART: "at the back of|in the back of|at the front of|in the front of|at the end of|part of",
     EDGE: "at the edge of|on the edge of|at the edge|on the edge|in the corner of|in the corner|at the corner of",
     NO_OBJECT: "overhead",
@@ -135,7 +136,7 @@ _IDIOMS = (
     "on the right track|in the right place|at the right time|at the right moment|in the right direction|"
     "on the left wing|on the right wing|on the right foot|on the left foot|in front of the camera"
 )
-_ASIDES = "over there|over here|all over|over again|above all|above all else|right now|right here|right there|right then"
+_ASIDES = "over there|over here|all over|over again|above all|above all else|right now|right here|right then"
 
 # A place of the picture is spelled from parts: on the far | left | hand side | of.
 PLACE_PREPOSITIONS = frozenset(["at", "on", "in", "to", "near", "toward", "towards", "along", "by"])
@@ -244,24 +245,198 @@ TRIGGERS = frozenset(
 _DEPTH = "A picture has no depth: up and down stand in for it, and only where you ask for it."
 
 SAYINGS: tuple[Saying, ...] = (
-    Saying("left_of", ("left of", "to the left of", "on the left side of", "to its left"), "a cup to the left of a laptop", True),
-    Saying("right_of", ("right of", "to the right of", "on the right side of", "to its right"), "a dog right of a bicycle", True),
-    Saying("above", ("above", "over", "on top of", "atop"), "a clock above a door", True),
-    Saying("below", ("below", "under", "underneath", "beneath"), "a cat under a table", True),
+    Saying(
+        "left_of",
+        (
+            "left of",
+            "to the left of",
+            "on the left side of",
+            "to its left",
+        ),
+        "a cup to the left of a laptop",
+        True,
+    ),
+    Saying(
+        "right_of",
+        (
+            "right of",
+            "to the right of",
+            "on the right side of",
+            "to its right",
+        ),
+        "a dog right of a bicycle",
+        True,
+    ),
+    Saying(
+        "above",
+        (
+            "above",
+            "over",
+            "on top of",
+            "atop",
+        ),
+        "a clock above a door",
+        True,
+    ),
+    Saying(
+        "below",
+        (
+            "below",
+            "under",
+            "underneath",
+            "beneath",
+        ),
+        "a cat under a table",
+        True,
+    ),
     Saying("in_front_of", ("in front of",), "a chair in front of a desk", False, _DEPTH),
-    Saying("behind", ("behind", "in back of"), "a man behind a horse", False, _DEPTH),
-    Saying("at_left", ("on the left", "on the left side of the picture", "at the left edge"), "a dog on the left", True),
-    Saying("at_right", ("on the right", "on the right side of the picture", "at the right edge"), "a bus on the right", True),
-    Saying("at_top", ("at the top", "at the top of the picture"), "a kite at the top of the photo", True),
-    Saying("at_bottom", ("at the bottom", "at the bottom of the picture"), "a boat at the bottom of the photo", True),
-    Saying("at_center", ("in the center", "in the middle of the picture"), "a pizza in the center of the photo", True),
-    Saying("at_top_left", ("in the top left corner", "at the upper left"), "a lamp in the top left corner", True),
-    Saying("at_top_right", ("in the top right corner", "at the upper right"), "the sun in the top right corner", True),
-    Saying("at_bottom_left", ("in the bottom left corner", "at the lower left"), "a bag in the bottom left corner", True),
-    Saying("at_bottom_right", ("in the bottom right corner", "at the lower right"), "a shoe in the bottom right corner", True),
-    Saying("distance", ("next to", "near", "beside", "far from"), "a bike next to a car", False, DISTANCE),
-    Saying("contact", ("on", "touching", "against"), "a book on a bed", False, CONTACT),
-    Saying("containment", ("inside", "within", "outside"), "a cat inside a box", False, INSIDE),
-    Saying("among", ("between", "among", "around", "in the middle of"), "a man between two cars", False, AMONG),
-    Saying("orientation", ("facing", "parallel to"), "a dog facing a cat", False, FACING),
-)  # fmt: skip
+    Saying(
+        "behind",
+        (
+            "behind",
+            "in back of",
+        ),
+        "a man behind a horse",
+        False,
+        _DEPTH,
+    ),
+    Saying(
+        "at_left",
+        (
+            "on the left",
+            "on the left side of the picture",
+            "at the left edge",
+        ),
+        "a dog on the left",
+        True,
+    ),
+    Saying(
+        "at_right",
+        (
+            "on the right",
+            "on the right side of the picture",
+            "at the right edge",
+        ),
+        "a bus on the right",
+        True,
+    ),
+    Saying(
+        "at_top",
+        (
+            "at the top",
+            "at the top of the picture",
+        ),
+        "a kite at the top of the photo",
+        True,
+    ),
+    Saying(
+        "at_bottom",
+        (
+            "at the bottom",
+            "at the bottom of the picture",
+        ),
+        "a boat at the bottom of the photo",
+        True,
+    ),
+    Saying(
+        "at_center",
+        (
+            "in the center",
+            "in the middle of the picture",
+        ),
+        "a pizza in the center of the photo",
+        True,
+    ),
+    Saying(
+        "at_top_left",
+        (
+            "in the top left corner",
+            "at the upper left",
+        ),
+        "a lamp in the top left corner",
+        True,
+    ),
+    Saying(
+        "at_top_right",
+        (
+            "in the top right corner",
+            "at the upper right",
+        ),
+        "the sun in the top right corner",
+        True,
+    ),
+    Saying(
+        "at_bottom_left",
+        (
+            "in the bottom left corner",
+            "at the lower left",
+        ),
+        "a bag in the bottom left corner",
+        True,
+    ),
+    Saying(
+        "at_bottom_right",
+        (
+            "in the bottom right corner",
+            "at the lower right",
+        ),
+        "a shoe in the bottom right corner",
+        True,
+    ),
+    Saying(
+        "distance",
+        (
+            "next to",
+            "near",
+            "beside",
+            "far from",
+        ),
+        "a bike next to a car",
+        False,
+        DISTANCE,
+    ),
+    Saying(
+        "contact",
+        (
+            "on",
+            "touching",
+            "against",
+        ),
+        "a book on a bed",
+        False,
+        CONTACT,
+    ),
+    Saying(
+        "containment",
+        (
+            "inside",
+            "within",
+            "outside",
+        ),
+        "a cat inside a box",
+        False,
+        INSIDE,
+    ),
+    Saying(
+        "among",
+        (
+            "between",
+            "among",
+            "around",
+            "in the middle of",
+        ),
+        "a man between two cars",
+        False,
+        AMONG,
+    ),
+    Saying(
+        "orientation",
+        (
+            "facing",
+            "parallel to",
+        ),
+        "a dog facing a cat",
+        False,
+        FACING,
+    ),
+)

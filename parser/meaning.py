@@ -22,6 +22,7 @@ _MOVING = frozenset(words.MOVING.split())
 _HOVERING = frozenset(words.HOVERING.split())
 _CARRYING = frozenset(words.CARRYING.split())
 _RIDING = frozenset(words.RIDING.split())
+_WHOLE = frozenset({"entire", "complete", "and"})
 _WAYS = frozenset("way turn arrow arrows shift path step swipe slide look glance view exit".split())
 
 
@@ -46,20 +47,17 @@ def meaning(phrase: Phrase, words_said: str, target: Chunk | None) -> Meaning:
         The noun phrase it is measured from.
     """
     entry = phrase.entry
-    if entry.role is Role.POSITION and target is None:
+    alone = entry.role is Role.POSITION and target is None
+    if alone or (entry.position is not None and target is not None and _is_picture(target)):
         return Meaning(entry.position)
     if (
         entry.role is Role.POSITION and entry.position in SIDE_RELATIONS
     ):  # "to the right and above the laptop"
         return _related(SIDE_RELATIONS[entry.position], words_said, target)
-    if target is None:
-        return Meaning(reason=NO_OBJECT)
-    if entry.position is not None and _is_picture(target):
-        return Meaning(entry.position)
+    if target is None or entry.relation is None:
+        return Meaning(reason=NO_OBJECT if target is None else entry.reason)
     if entry.role is Role.OWN_SIDE and (target.head in nouns.REGIONS or target.head in nouns.BODY):
         return Meaning(reason=OWN_PART)
-    if entry.relation is None:
-        return Meaning(reason=entry.reason or NO_OBJECT)
     return _related(entry.relation, words_said, target)
 
 
@@ -70,29 +68,26 @@ def _is_picture(target: Chunk) -> bool:
     )
 
 
-_WHOLE = frozenset(["entire", "complete", "and"])
-
-
 def _related(relation: Relation, said: str, target: Chunk | None) -> Meaning:
     if target is None:
         return Meaning(reason=NO_OBJECT)
+    if _is_no_place(relation, said, target):
+        return Meaning()
+    standing_on = relation is Relation.ABOVE and not said.endswith(("above", "over"))
+    return Meaning(reason=ON_GROUND) if standing_on and target.head in nouns.GROUNDS else Meaning(relation)
+
+
+def _is_no_place(relation: Relation, said: str, target: Chunk) -> bool:
+    """Whether the words mean something else with this object: "under a blue sky", "over her shoulder"."""
     head = target.head
-    if target.nameless or head in nouns.ABSTRACT:
-        return Meaning()
-    if relation is Relation.BELOW and (
-        head in nouns.SKY or head in nouns.COVERS or head in nouns.BODY or head == "water"
-    ):
-        return Meaning()
+    if target.nameless or head in nouns.ABSTRACT or head in nouns.LEVELS:
+        return True
     if relation in (Relation.ABOVE, Relation.BELOW) and _is_amount(target):
-        return Meaning()
-    if head in ("knee", "knees", "waist", "ankle", "ankles", "belt"):  # how far clothes or water reach
-        return Meaning()
-    if said.endswith("over"):
-        if head in nouns.BODY and not target.text.startswith("body of") and head not in ("head", "heads"):
-            return Meaning()
-    elif relation is Relation.ABOVE and not said.endswith("above") and head in nouns.GROUNDS:
-        return Meaning(reason=ON_GROUND)
-    return Meaning(relation)
+        return True
+    if relation is Relation.BELOW:
+        return head in nouns.SKY or head in nouns.COVERS or head in nouns.BODY or head == "water"
+    on_body = head in nouns.BODY and head not in ("head", "heads") and not target.text.startswith("body of")
+    return said.endswith("over") and on_body
 
 
 def _is_amount(target: Chunk) -> bool:
@@ -117,25 +112,33 @@ def naming(
         Why; empty where there is a name or nothing to tell.
     """
     over = said.endswith("over")
-    turned = isinstance(says, Position) and phrase.prefix in ("to", "toward", "towards")
+    covering = over and (subject.head in nouns.COVERS or subject.head in nouns.COVERINGS)
+    if covering or (said == "left of" and subject.head in nouns.REMNANTS):
+        return (), ""
     action = subject.action.head if subject.action is not None else ""
     moving = verb.head if verb is not None else ""
-    if moving in _LOOKING or action in _LOOKING or (turned and (moving in _MOVING or subject.head in _WAYS)):
-        return (), DIRECTION
-    if over and ((moving and moving not in _HOVERING) or subject.text.endswith("ing")):
-        return (), PATH
-    if over and (subject.head in nouns.COVERS or subject.head in nouns.COVERINGS):
-        return (), ""
-    if said == "left of" and subject.head in nouns.REMNANTS:
-        return (), ""
-    if subject.head in nouns.STUNTS or (
-        says is Relation.ABOVE and action and action not in _CARRYING | _RIDING
-    ):
-        return (), UNCLEAR
-    if (
-        says is Relation.BELOW and action in _CARRYING
-    ):  # "a man holding an umbrella under a tree": both, or only one
-        return (), UNCLEAR
-    if says is Relation.ABOVE and action in _CARRYING:
+    reason = ""
+    if moving in _LOOKING or action in _LOOKING or _is_turned(subject, says, phrase, moving):
+        reason = DIRECTION
+    elif over and ((moving and moving not in _HOVERING) or subject.text.endswith("ing")):
+        reason = PATH
+    elif subject.head in nouns.STUNTS or _is_either(says, action):
+        reason = UNCLEAR
+    if reason:
+        return (), reason
+    if says is Relation.ABOVE and action in _CARRYING:  # "a girl holding a balloon above a pony"
         return tuple(thing.text for thing in subject.inner), ""
     return (subject.text,), ""
+
+
+def _is_turned(subject: Chunk, says: Relation | Position, phrase: Phrase, moving: str) -> bool:
+    """Whether "to the left" tells where something goes."""
+    turned = isinstance(says, Position) and phrase.prefix in ("to", "toward", "towards")
+    return turned and (moving in _MOVING or subject.head in _WAYS)
+
+
+def _is_either(says: Relation | Position, action: str) -> bool:
+    """Whether the one who acts or the thing acted on may stand there: "a man holding an umbrella under a tree"."""
+    if says is Relation.BELOW:
+        return action in _CARRYING
+    return says is Relation.ABOVE and bool(action) and action not in _CARRYING | _RIDING

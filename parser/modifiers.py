@@ -8,6 +8,7 @@ from dataclasses import replace
 from parser import nouns
 from parser.items import Chunk, Kind
 from parser.lexicon import Role
+from parser.phrases import Phrase
 
 __all__ = ["fold"]
 
@@ -15,7 +16,7 @@ __all__ = ["fold"]
 _LIKE_PREPOSITIONS = frozenset({"on", "onto", "off", "into", "along", "around", "out of", "across", "past"})
 
 
-def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]:
+def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]:  # noqa: PLR0912 - one for each kind
     """Join modifiers to their noun phrase and drop the scene.
 
     Parameters
@@ -132,14 +133,7 @@ def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | N
             target = items[k + 1] if k + 1 < len(items) and items[k + 1].kind is Kind.NOUN else None
             if len(item.phrase.owner) == 1 or (target is not None and target.pronoun):
                 return True
-            if thing.head in nouns.CLOTHING:
-                return False
-            if target is not None and target.full.split()[0] in ("his", "her", "its", "their"):
-                return True
-            if host is None:
-                return False
-            scene = host.head in nouns.SCENERY or host.head in nouns.REGIONS
-            return verb or scene or item.phrase.entry.role in (Role.POSITION, Role.PART)
+            return thing.head not in nouns.CLOTHING and _stands_apart(host, item.phrase, target, verb=verb)
         if item.kind in (Kind.VERB, Kind.AUXILIARY, Kind.RELATIVE):
             verb = True
         elif item.kind in (Kind.COMMA, Kind.BREAK, Kind.SUBORDINATOR):
@@ -147,8 +141,18 @@ def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | N
     return False
 
 
+def _stands_apart(host: Chunk | None, phrase: Phrase, target: Chunk | None, *, verb: bool) -> bool:
+    """Whether the place is of the thing after "with" alone, rather than of its host with it."""
+    if target is not None and target.full.split()[0] in ("his", "her", "its", "their"):
+        return True  # "a lady with an umbrella over her head"
+    if host is None:
+        return False
+    scene = host.head in nouns.SCENERY or host.head in nouns.REGIONS
+    return verb or scene or phrase.entry.role in (Role.POSITION, Role.PART)
+
+
 def _modifies(preposition: str, thing: Chunk, tail: list[Chunk], target: Chunk | None) -> bool:
-    """Whether "preposition thing" describes the noun before it, rather than the scene; ``target`` if that is an object."""
+    """Whether "preposition thing" describes the noun before it (``target`` where that is an object), not the scene."""
     if thing.pronoun or thing.nameless:
         return False
     living = target is None or target.head in nouns.PEOPLE or target.head in nouns.ANIMALS

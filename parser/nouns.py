@@ -14,6 +14,7 @@ __all__ = [
     "COVERS",
     "FRAMES",
     "GROUNDS",
+    "LEVELS",
     "PEOPLE",
     "REGIONS",
     "REMNANTS",
@@ -47,7 +48,8 @@ COVERS = _set("blanket blankets cover covers quilt comforter sheet sheets duvet 
 """What hides the thing under it."""
 
 COVERINGS = _set(
-    "cloth tablecloth tarp towel snow paint sauce cheese gravy veil net rug carpet mask bandage curtain shawl scarf frosting syrup"
+    "cloth tablecloth tarp towel snow paint sauce cheese gravy veil net rug carpet mask bandage curtain "
+    "shawl scarf frosting syrup"
 )
 """What lies over a thing and is in the same place."""
 
@@ -59,9 +61,8 @@ GROUNDS = _set(
 """Surfaces a scene stands on."""
 
 REGIONS = GROUNDS | _set(
-    "lane room kitchen bathroom bedroom wall hallway aisle river canal lake way screen "
-    "city town country park tracks stage stairs platform "
-    "intersection"
+    "lane room kitchen bathroom bedroom wall hallway aisle river canal lake way screen city town country "
+    "park tracks stage stairs platform intersection"
 )
 """Things with sides of their own: "on the left side of the road" is on it."""
 
@@ -77,6 +78,9 @@ ABSTRACT = _set(
     "construction attack arrest age budget standard level history life lives situation competition others "
     "issue past future matters money power freedom fun love death it's dessert"
 )
+
+LEVELS = _set("knee knees waist ankle ankles belt")
+"""How far up clothes or water reach."""
 
 UNITS = _set(
     "dollars dollar euros pounds degrees percent years days hours minutes seconds months weeks miles "

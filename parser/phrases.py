@@ -55,8 +55,8 @@ _UNITS = frozenset(
     ).split()
 )
 _CLOSED = (
-    ADVERBS | AUXILIARIES | CONJUNCTIONS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS | QUESTIONS | RELATIVES
-    | SUBORDINATORS | COUNTS
+    ADVERBS | AUXILIARIES | CONJUNCTIONS | COUNTS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS
+    | QUESTIONS | RELATIVES | SUBORDINATORS
 )  # fmt: skip
 _QUOTED_WORDS = 10
 _NO_START = ARTICLES | POSSESSIVES | PLACE_WORDS.keys() | PLACE_DEGREES  # "the upper left corner" is a noun
@@ -140,7 +140,7 @@ def _with_degree(tokens: list[str], phrase: Phrase, floor: int) -> Phrase:
     return Phrase(start, phrase.end, phrase.entry, phrase.owner, phrase.prefix)
 
 
-def _place(tokens: list[str], i: int) -> Phrase | None:
+def _place(tokens: list[str], i: int) -> Phrase | None:  # noqa: PLR0911 - parts in the order they are said
     """Read a side, end, corner or centre: preposition, article, degree, place words, area, "of"."""
     word = tokens[i]
     if word not in PLACE_PREPOSITIONS and word not in PLACE_WORDS and word not in PLACE_DEGREES:
@@ -176,13 +176,13 @@ def _place(tokens: list[str], i: int) -> Phrase | None:
         entry = Entry(Role.UNSCORED, reason=OWN_PART) if own else Entry(Role.RELATION, relation)
         return Phrase(i, at, entry, owner, prefix)
     side = area or ("hand" if hand else "")
-    if of:
-        return (
-            Phrase(i, at + 1, _place_of(position, prefix, side), (), prefix)
-            if _can_take_of(position, prefix)
-            else None
-        )
-    if _can_stand_alone(position, prefix, names[0], side, word) and not _describes_next(tokens, at):
+    if of and _can_take_of(position, prefix):
+        return Phrase(i, at + 1, _place_of(position, prefix, side), (), prefix)
+    if (
+        not of
+        and _can_stand_alone(position, prefix, names[0], side, word)
+        and not _describes_next(tokens, at)
+    ):
         return Phrase(i, at, Entry(Role.POSITION, position=position), (), prefix)
     return None
 

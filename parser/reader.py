@@ -72,6 +72,13 @@ def _phrase(item: Chunk) -> Phrase:
     return item.phrase
 
 
+def _owner(owner: tuple[str, ...]) -> Chunk:
+    """Make a noun phrase of "the man's"."""
+    first = 1 if len(owner) > 1 and owner[0] in words.DETERMINERS | words.POSSESSIVES else 0
+    text = " ".join(owner[first:]).removesuffix("'s").removesuffix("'")
+    return Chunk(Kind.NOUN, text, text, text.split()[-1])
+
+
 class _Reader:
     """Goes over the items once, keeping whom the next place phrase is about.
 
@@ -127,7 +134,7 @@ class _Reader:
         if self.target is not None:
             self.subjects, self.target = self.anchors, None
 
-    def _step(self, i: int) -> int:
+    def _step(self, i: int) -> int:  # noqa: PLR0912 - one branch for each kind of item
         item = self.items[i]
         following = self.items[i + 1].kind if i + 1 < len(self.items) else None
         used = i
@@ -315,16 +322,13 @@ class _Reader:
     def _state(self, place: Chunk, target: Chunk | None) -> None:
         """Note what a place phrase says of the subjects."""
         phrase = _phrase(place)
-        pointing = len(phrase.owner) == 1 or (target is not None and target.pronoun)
-        if pointing and self.host is None and len(self.subjects) > 1:  # "a sofa and a dog under it"
-            self.named[:0], self.subjects = self.subjects[:1], self.subjects[-1:]
-        if phrase.owner:
-            target = self._owner(phrase.owner)
-        elif target is not None and target.pronoun:
-            target = self._antecedent(target.head)
-        if target is None and pointing:
-            self.reading.ignore(place, NO_ANTECEDENT)
-            return
+        if len(phrase.owner) == 1 or (target is not None and target.pronoun):
+            target = self._pointed_at(phrase, target)
+            if target is None:
+                self.reading.ignore(place, NO_ANTECEDENT)
+                return
+        elif phrase.owner:
+            target = _owner(phrase.owner)
         said = meaning(phrase, place.text, target)
         if said.says is Position.AT_CENTER and target is None and self.host is not None:
             said = Meaning(reason=AMONG)  # "bread with cheese in the middle"
@@ -350,14 +354,13 @@ class _Reader:
                 if fact not in self.reading.relations:
                     self.reading.relations.append(fact)
 
-    def _owner(self, owner: tuple[str, ...]) -> Chunk | None:
-        if len(owner) == 1 and owner[0] in words.POSSESSIVES:
-            return self._antecedent(_PERSONAL[owner[0]])
-        text = " ".join(
-            word for k, word in enumerate(owner) if k or word not in words.DETERMINERS | words.POSSESSIVES
+    def _pointed_at(self, phrase: Phrase, target: Chunk | None) -> Chunk | None:
+        """Find the object that a pronoun or possessive goes back to."""
+        if self.host is None and len(self.subjects) > 1:  # "a sofa and a dog under it"
+            self.named[:0], self.subjects = self.subjects[:1], self.subjects[-1:]
+        return self._antecedent(
+            _PERSONAL.get(phrase.owner[0], "") if phrase.owner else target.head if target else ""
         )
-        text = text.removesuffix("'s").removesuffix("'")
-        return Chunk(Kind.NOUN, text=text, full=text, head=text.split()[-1])
 
     def _antecedent(self, pronoun: str) -> Chunk | None:
         """Find what a pronoun stands for, other than the subjects of the phrase at hand."""

@@ -39,9 +39,9 @@ class Tagger:
         """For each sentence and its doubtful words, those that are verbs; none where spaCy is not used."""
         if not self._wanted():
             return [set() for _ in sentences]
+        model = _model()
         from spacy.tokens import Doc  # noqa: PLC0415 - spaCy costs a second and is optional
 
-        model = _model()
         docs = model.pipe([Doc(model.vocab, words=tokens[:MAX_WORDS]) for tokens, _ in sentences])
         return [
             {i for i in doubtful if i < len(doc) and doc[i].tag_.startswith("VB")}
@@ -57,5 +57,6 @@ def _model() -> Any:
         return spacy.load(MODEL, exclude=["ner", "lemmatizer", "parser", "attribute_ruler", "senter"])
     except (ImportError, OSError) as error:
         raise ImportError(
-            f"spaCy with the model {MODEL} is needed for use_spacy=True: install beside[spacy], or leave use_spacy at None"
+            f"spaCy with the model {MODEL} is needed for use_spacy=True: "
+            "install beside[spacy], or leave use_spacy at None"
         ) from error

@@ -22,7 +22,15 @@ _HYPHENATED = frozenset(
     "left-of right-of to-the-left-of to-the-right-of in-front-of on-top-of next-to".split()
 )
 _OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
-_SAME = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'", "‐": "-", "‑": "-", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"'})  # fmt: skip
+_SAME = {
+    ord(odd): plain
+    for plain, odds in {
+        "'": "\u2018\u2019`\u00b4",
+        "-": "\u2010\u2011",
+        '"': "\u201c\u201d\u201e\u00ab\u00bb",
+    }.items()
+    for odd in odds
+}
 
 
 def fold(text: str) -> str:

@@ -74,12 +74,11 @@ PREPOSITIONS = _set(
     "near outside inside within"
 )
 ADVERBS = _set(
-    "just directly right immediately slightly far way also now only almost nearly "
-    "partly together down up out away apart about very quite too so there here somewhere outdoors indoors "
-    "outside overhead backward backwards forwards sideways "
-    "adrift afloat aloft aboard please even ever already once again "
-    "somewhat exactly roughly more most less rather in-between today tonight yesterday tomorrow "
-    "maybe perhaps either really extremely diagonally both"
+    "just directly right immediately slightly far way also now only almost nearly partly together down up "
+    "out away apart about very quite too so there here somewhere outdoors indoors outside overhead "
+    "backward backwards forwards sideways adrift afloat aloft aboard please even ever already once again "
+    "somewhat exactly roughly more most less rather in-between today tonight yesterday tomorrow maybe "
+    "perhaps either really extremely diagonally both"
 )
 AFTER_NOUNS = _set(
     "high low close long straight upright asleep awake alone visible alive well still forward upside barefoot"
@@ -111,16 +110,18 @@ NOUNS_IN_ING = _set(
     "something anything everything nothing wiring fencing"
 )
 NOUN_VERBS = _set(
-    "plant plants sign signs board boards light lights bat bats line lines crowd crowds label labels shop shops store stores "
-    "film films photograph photographs cycle cycles bike bikes motor motors drink drinks cook cooks cut cuts watch watches "
-    "tower towers swing swings slide slides step steps row rows ride rides picnic picnics balance plate plates paint print "
-    "prints mount mounts circle circles string strings box type types text texts place places park parks seat seats dress "
-    "dresses cover covers tie ties brush brushes comb combs patrol wedge wedges trap traps shelter shelters lock locks chain "
-    "chains rope ropes leash leashes lounge lounges camp camps perch roost pose poses dance dances race races surf snowboard "
-    "snowboards skateboard skateboards skate skates ski skis sail sails shift paddle paddles land lands drop "
-    "drops position file pile piles stack stacks display displays show shows use feed bow bows lift lifts strap straps golf "
-    "fish rake rakes shovel shovels dish iron guard guards point points face faces wave waves aim aims arrange stick sticks "
-    "record records rest rests load loads end ends start stop stops station stations reach plow tow tip tips head heads turn turns"
+    "plant plants sign signs board boards light lights bat bats line lines crowd crowds label labels shop "
+    "shops store stores film films photograph photographs cycle cycles bike bikes motor motors drink "
+    "drinks cook cooks cut cuts watch watches tower towers swing swings slide slides step steps row rows "
+    "ride rides picnic picnics balance plate plates paint print prints mount mounts circle circles string "
+    "strings box type types text texts place places park parks seat seats dress dresses cover covers tie "
+    "ties brush brushes comb combs patrol wedge wedges trap traps shelter shelters lock locks chain "
+    "chains rope ropes leash leashes lounge lounges camp camps perch roost pose poses dance dances race "
+    "races surf snowboard snowboards skateboard skateboards skate skates ski skis sail sails shift paddle "
+    "paddles land lands drop drops position file pile piles stack stacks display displays show shows use "
+    "feed bow bows lift lifts strap straps golf fish rake rakes shovel shovels dish iron guard guards "
+    "point points face faces wave waves aim aims arrange stick sticks record records rest rests load "
+    "loads end ends start stop stops station stations reach plow tow tip tips head heads turn turns"
 )
 """Verbs that are as a rule nouns before a place phrase: "traffic lights above a street"."""
 

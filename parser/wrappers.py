@@ -25,12 +25,14 @@ _KINDS = ADJECTIVES | DETERMINERS | frozenset(
     "bunch few several my your color colour b&w detailed panoramic outdoor indoor"
     ).split()
 )  # fmt: skip
-_JOINING = (
-    ("in", "which", "there", "is"), ("in", "which", "there", "are"), ("where", "there", "is"), ("where", "there", "are"),
-    ("of", "where"), ("in", "which"), ("on", "which"), ("that", "shows"), ("that", "show"), ("which", "shows"), ("which", "show"),
-    ("that", "contains"), ("that", "contain"), ("that", "has"), ("that", "have"), ("taken", "of"), ("shows",), ("showing",), ("show",),
-    ("containing",), ("contains",), ("featuring",), ("depicting",), ("depicts",), ("of",), ("where",), ("with",), ("having",), ("wherein",),
-)  # fmt: skip
+_JOINING = tuple(
+    tuple(phrase.split())
+    for phrase in (
+        "in which there is|in which there are|where there is|where there are|of where|in which|on which|that shows|"
+        "that show|which shows|which show|that contains|that contain|that has|that have|taken of|shows|showing|show|"
+        "containing|contains|featuring|depicting|depicts|of|where|with|having|wherein"
+    ).split("|")
+)
 
 
 def unwrap(tokens: list[str]) -> list[str]:
