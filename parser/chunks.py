@@ -8,7 +8,7 @@ from parser import nouns, words
 from parser.items import Chunk, Kind
 from parser.lexicon import Role
 from parser.phrases import Phrase
-from parser.sentence import Sentence, foreign
+from parser.sentence import Sentence, foreign, is_plural
 
 __all__ = ["chunk", "doubtful"]
 
@@ -19,12 +19,6 @@ _BEFORE_VERB = (
 _DETERMINERS = words.DETERMINERS | words.POSSESSIVES | {"no"}
 _ONE = frozenset("a an one this that each every another".split())
 _BREAKS = frozenset(".;!?|/…")
-
-
-def _plural(noun: str) -> bool:
-    return noun in words.PLURALS or (
-        noun.endswith("s") and not noun.endswith(("ss", "us")) and noun not in words.SINGULARS
-    )
 
 
 def chunk(tokens: list[str], phrases: list[Phrase], verbs: Collection[int] = ()) -> list[Chunk]:
@@ -173,6 +167,8 @@ class _Cutter(Sentence):
         """Whether the word at ``i`` ends a noun phrase that so far reads ``content`` and is a verb itself."""
         token = self.tokens[i]
         form = words.VERB_FORMS.get(token)
+        if i in self.verbs:
+            return True
         if not content:
             return self._first_is_verb(i, form)
         if all(word in words.ADJECTIVES for word in content):
@@ -188,13 +184,11 @@ class _Cutter(Sentence):
             return token not in words.NOUNS_IN_ED and (ends or form is not None)
         if form in ("s", "base"):
             return self._is_finite(i, form, content, ends=ends)
-        if i in self.verbs:
-            return True
         if (
             ends
             and i + 1 in self.phrases
             and content[0] not in words.COUNTS
-            and (token.endswith("s") or _plural(content[-1]))
+            and (token.endswith("s") or is_plural(content[-1]))
         ):
             self.doubtful.append(i)
         return False
@@ -210,7 +204,8 @@ class _Cutter(Sentence):
 
     def _is_finite(self, i: int, form: str, content: list[str], *, ends: bool) -> bool:
         """Whether "stands" or "stand" after a noun agrees with it as a verb does."""
-        plural, person = _plural(content[-1]), content[-1] in nouns.PEOPLE or content[-1] in nouns.ANIMALS
+        noun = content[content.index("of") - 1] if "of" in content else content[-1]
+        plural, person = is_plural(noun), content[-1] in nouns.PEOPLE or content[-1] in nouns.ANIMALS
         followed = i + 1 < len(self.tokens) and (
             ends or (i + 2 in self.phrases and self.tokens[i + 1] in words.ADJECTIVES)
         )
@@ -221,7 +216,9 @@ class _Cutter(Sentence):
         if self._after(Kind.AUXILIARY) and self.items[-1].head in words.MODALS:  # "does the spoon lie"
             return ends
         joined = len(self.items) > 1 and self._after(Kind.CONJUNCTION)
-        return (followed and (plural or joined) and not self._one) or content[-1] in words.PLURALS
+        return (followed and (plural or joined or is_plural(content[-1])) and not self._one) or content[
+            -1
+        ] in words.PLURALS
 
     def _first_is_verb(self, i: int, form: str | None) -> bool:
         """Whether the word at ``i``, with no noun phrase begun, is a verb."""

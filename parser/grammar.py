@@ -123,4 +123,4 @@ class _Draft:
             for fact in reading.relations
             if fact.subject == fact.object
         ]
-        return ParsedQuery(self.text, tuple(reading.relations), tuple(reading.unscored), tuple(warnings))
+        return ParsedQuery(self.text, reading.relations, tuple(reading.unscored), tuple(warnings))

@@ -104,7 +104,8 @@ ORDER = "An order among several things is not measured."
 _UNSCORED = {
     CONTACT: "on|onto|touching|against|attached to|connected to|leaning against|leaning on|detached from|off|on top",
     DISTANCE: "next to|near|near to|nearby|beside|close to|closer to|close by|adjacent to|alongside|far from|"
-    "far away from|away from|by the side of|at the side of|on the side of|side by side|across from|opposite|opposite to|across",
+    "far away from|away from|by the side of|at the side of|on the side of|side by side|across from|opposite|"
+    "opposite to|across",
     INSIDE: "inside|inside of|within|into|enclosed by|contained in|outside|outside of|out of",
     AMONG: "between|in between|among|amongst|amid|surrounding|surrounded by|around|all around|beyond|past|along|"
     "on both sides of|on either side of|on each side of|on both sides|on either side|on each side|"
@@ -131,8 +132,9 @@ _IDIOMS = (
     "black on black|behind the scenes|behind bars|behind schedule|behind the wheel|behind closed doors|"
     "left to right|right to left|from left to right|from right to left|left and right|left or right|"
     "top to bottom|bottom to top|right side up|head over heels|up and over|hand over hand|over and over|"
-    "under the weather|under the influence|under the radar|under the sea|over the moon|over the hill|"
-    "over the years|over time|over the weekend|over the phone|over the limit|over the edge|over the line|"
+    "under the microscope|under a microscope|under a magnifying glass|under one roof|under a spell|"
+    "under observation|under the weather|under the influence|under the radar|under the sea|over the moon|over the hill|"
+    "over the years|over time|over the weekend|over the phone|over the limit|over the edge|over the line|over board|"
     "on the right track|in the right place|at the right time|at the right moment|in the right direction|"
     "on the left wing|on the right wing|on the right foot|on the left foot|in front of the camera"
 )

@@ -50,9 +50,8 @@ def meaning(phrase: Phrase, words_said: str, target: Chunk | None) -> Meaning:
     alone = entry.role is Role.POSITION and target is None
     if alone or (entry.position is not None and target is not None and _is_picture(target)):
         return Meaning(entry.position)
-    if (
-        entry.role is Role.POSITION and entry.position in SIDE_RELATIONS
-    ):  # "to the right and above the laptop"
+    if entry.role is Role.POSITION and entry.position in SIDE_RELATIONS:
+        # "to the right and above the laptop"
         return _related(SIDE_RELATIONS[entry.position], words_said, target)
     if target is None or entry.relation is None:
         return Meaning(reason=NO_OBJECT if target is None else entry.reason)
@@ -85,9 +84,23 @@ def _is_no_place(relation: Relation, said: str, target: Chunk) -> bool:
     if relation in (Relation.ABOVE, Relation.BELOW) and _is_amount(target):
         return True
     if relation is Relation.BELOW:
-        return head in nouns.SKY or head in nouns.COVERS or head in nouns.BODY or head == "water"
+        return (
+            _is_lit(target)
+            or head in nouns.SKY
+            or head in nouns.COVERS
+            or head in nouns.BODY
+            or head == "water"
+        )
     on_body = head in nouns.BODY and head not in ("head", "heads") and not target.text.startswith("body of")
     return said.endswith("over") and on_body
+
+
+def _is_lit(target: Chunk) -> bool:
+    """Whether the object is a light over everything: "under bright lights", not "under a traffic light"."""
+    said = target.text.split()
+    return target.head in nouns.LIGHTS and all(
+        word in words.ADJECTIVES or word in nouns.LIGHTED for word in said[:-1]
+    )
 
 
 def _is_amount(target: Chunk) -> bool:
@@ -113,14 +126,17 @@ def naming(
     """
     over = said.endswith("over")
     covering = over and (subject.head in nouns.COVERS or subject.head in nouns.COVERINGS)
-    if covering or (said == "left of" and subject.head in nouns.REMNANTS):
+    remaining = said == "left of" and subject.head in nouns.REMNANTS
+    entitled = said == "right of" and subject.head in nouns.RIGHTS
+    broken = words.VERB_FORMS.get(subject.head) == "ed"  # "a tipped over truck"
+    if covering or remaining or entitled or broken:
         return (), ""
     action = subject.action.head if subject.action is not None else ""
     moving = verb.head if verb is not None else ""
     reason = ""
     if moving in _LOOKING or action in _LOOKING or _is_turned(subject, says, phrase, moving):
         reason = DIRECTION
-    elif over and ((moving and moving not in _HOVERING) or subject.text.endswith("ing")):
+    elif over and ((moving and moving not in _HOVERING) or _is_going(subject)):
         reason = PATH
     elif subject.head in nouns.STUNTS or _is_either(says, action):
         reason = UNCLEAR
@@ -129,6 +145,12 @@ def naming(
     if says is Relation.ABOVE and action in _CARRYING:  # "a girl holding a balloon above a pony"
         return tuple(thing.text for thing in subject.inner), ""
     return (subject.text,), ""
+
+
+def _is_going(subject: Chunk) -> bool:
+    """Whether the subject ends in a verb that the noun phrase took in: "a train crossing over a road"."""
+    head = subject.head
+    return head.endswith("ing") and (head == "crossing" or head not in words.NOUNS_IN_ING)
 
 
 def _is_turned(subject: Chunk, says: Relation | Position, phrase: Phrase, moving: str) -> bool:

@@ -71,13 +71,7 @@ def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]: 
             out[-1] = replace(_joined(host, item, thing), inner=(thing,), action=item)
             i += 2 + particle
             continue
-        if (
-            item.kind is Kind.CONJUNCTION
-            and host is not None
-            and host.text != host.head
-            and _belongs(host, noun)
-        ):
-            assert noun is not None
+        if item.kind is Kind.CONJUNCTION and host is not None and noun is not None and _belongs(host, noun):
             out[-1] = replace(_joined(host, item, noun), inner=(*host.inner, noun) if host.inner else ())
             i += 2
             continue
@@ -98,15 +92,10 @@ def _is_object(out: list[Chunk]) -> bool:
     return len(out) > 1 and out[-2].kind is Kind.PLACE
 
 
-def _belongs(host: Chunk, noun: Chunk | None) -> bool:
+def _belongs(host: Chunk, noun: Chunk) -> bool:
     """Whether "and noun" goes on the modifier before it: "a man in boots and jeans"."""
-    return (
-        host.modified
-        and noun is not None
-        and noun.full == noun.text
-        and not noun.pronoun
-        and not noun.nameless
-    )
+    bare = noun.full == noun.text and not noun.pronoun and not noun.nameless
+    return host.modified and bare and noun.head not in nouns.PEOPLE
 
 
 def _takes_object(items: list[Chunk], i: int, out: list[Chunk]) -> bool:

@@ -14,11 +14,16 @@ __all__ = [
     "COVERS",
     "FRAMES",
     "GROUNDS",
+    "GROUPS",
     "LEVELS",
+    "LIGHTED",
+    "LIGHTS",
+    "MAYBE_IT",
     "PEOPLE",
     "REGIONS",
     "REMNANTS",
     "RIDEABLE",
+    "RIGHTS",
     "SCENERY",
     "SKY",
     "STUNTS",
@@ -38,14 +43,18 @@ FRAMES = _set(
 """The picture itself: "on the left of the photo" is a position."""
 
 SKY = _set(
-    "sky skies sun sunlight sunshine moon moonlight stars light lights lighting rain snow snowfall "
-    "weather heat sunset sunrise daylight darkness dark conditions streetlights spotlight spotlights "
-    "shade shadow shadows stars"
+    "sky skies sun sunlight sunshine moon moonlight candlelight lamplight firelight torchlight twilight "
+    "starlight stars lighting rain snow snowfall weather heat sunset sunrise daylight darkness dark "
+    "conditions streetlights spotlight spotlights shade shadow shadows stars"
 )
 """What everything outdoors is under."""
 
 COVERS = _set("blanket blankets cover covers quilt comforter sheet sheets duvet bedspread sunblanket wraps")
 """What hides the thing under it."""
+
+LIGHTS = _set("light lights")
+LIGHTED = _set("northern neon city stage natural low dim")
+"""A light that a whole scene is under, unless another noun says which lamp it is: "under a traffic light"."""
 
 COVERINGS = _set(
     "cloth tablecloth tarp towel snow paint sauce cheese gravy veil net rug carpet mask bandage curtain "
@@ -68,15 +77,15 @@ REGIONS = GROUNDS | _set(
 
 BODY = _set(
     "face head neck chest arm arms leg legs hand hands foot feet shoulder shoulders eye eyes ear ears "
-    "mouth nose chin cheek body lap knee knees hip hips stomach belly waist finger fingers hair lips wing "
-    "wings paw paws tail armpit back wrist forehead heads mouths faces torso throat thigh ankle"
+    "mouth nose chin cheek body lap knee knees hip hips stomach belly waist finger fingers hair lips paw "
+    "paws tail armpit back wrist forehead heads mouths faces torso throat thigh ankle"
 )
 
 ABSTRACT = _set(
     "all other another accord else everything things world game average zero freezing par time times "
     "years year hour hours expectations law suspicion influence control pressure circumstances "
     "construction attack arrest age budget standard level history life lives situation competition others "
-    "issue past future matters money power freedom fun love death it's dessert"
+    "issue past future matters money power freedom fun love death side it's dessert"
 )
 
 LEVELS = _set("knee knees waist ankle ankles belt")
@@ -104,6 +113,12 @@ RIDEABLE = _set(
     "bicycle bike motorcycle motorbike scooter skateboard snowboard surfboard board horse elephant skis "
     "camel donkey bicycles bikes motorcycles horses skateboards wheelchair moped phone skates leash"
 )
+GROUPS = _set("group couple pair bunch herd flock family crowd team number set row stack pile lot")
+"""Singular words for several things."""
+
+MAYBE_IT = _set("person child baby kid toddler infant")
+"""People that may be called "it"."""
+
 PEOPLE = _set(
     "person people man men woman women boy boys girl girls child children kid kids lady ladies guy guys "
     "player players baby toddler surfer skier skateboarder rider riders couple group bride groom someone "
@@ -134,9 +149,16 @@ TIMES = _set(
 """What "on" does not put a thing on."""
 
 REMNANTS = _set(
-    "ruins remains crumbs scraps bits bit rest little much remnants leftovers piece pieces half ashes traces"
+    "ruins remains crumbs scraps bits bit rest little much remnants leftovers bite bites crumb piece "
+    "pieces half ashes traces"
 )
 """What is left of something."""
 
-STUNTS = _set("trick tricks jump jumps stunt stunts flip flips ollie move ride look view walk")
+RIGHTS = _set("human civil voting legal equal basic constitutional inherent natural divine")
+"""What a right that is no side may be called."""
+
+STUNTS = _set(
+    "trick tricks jump jumps stunt stunts flip flips ollie move ride look view walk fight argument debate "
+    "race battle discussion dispute"
+)
 """Things that are done, not seen."""

@@ -13,13 +13,13 @@ from parser.meaning import UNCLEAR, Meaning, meaning, naming
 from parser.modifiers import fold
 from parser.phrases import Phrase
 from parser.relation import Position, Relation, SpatialRelation, Unscored
+from parser.sentence import is_plural
 
 __all__ = ["Reading", "read"]
 
 NEGATED = "It is negated, and Beside does not search for what is absent."
 NO_SUBJECT = "Nothing is named that stands there: say what to look for, as in 'a cup left of a laptop'."
 NO_ANTECEDENT = "It is not clear what the pronoun stands for."
-
 BOTH = "The opposite is said of the same thing, so the two cancel out."
 
 _OPPOSITE: dict[Relation | Position, Relation | Position] = {
@@ -35,10 +35,23 @@ _CARRYING = frozenset(words.CARRYING.split())
 
 @dataclass(slots=True)
 class Reading:
-    """What the items say, in the order of the text."""
+    """What the items say, in the order of the text.
 
-    relations: list[SpatialRelation] = field(default_factory=list)
+    Attributes
+    ----------
+    phrases : dict of SpatialRelation to Chunk
+        Each fact and the place phrase that says it.
+    unscored : list of Unscored
+        Place phrases that were understood and say nothing that can be scored.
+    """
+
+    phrases: dict[SpatialRelation, Chunk] = field(default_factory=dict)
     unscored: list[Unscored] = field(default_factory=list)
+
+    @property
+    def relations(self) -> tuple[SpatialRelation, ...]:
+        """The facts that were read."""
+        return tuple(self.phrases)
 
     def ignore(self, place: Chunk, reason: str) -> None:
         """Note a place phrase that was understood and is not scored."""
@@ -59,11 +72,9 @@ def read(items: list[Chunk]) -> Reading:
 def _drop_contradictions(reading: Reading) -> None:
     """Drop facts that cancel each other: a thing on both sides at once."""
     facts = {(fact.subject, fact.relation, fact.object) for fact in reading.relations}
-    for fact in list(reading.relations):
+    for fact in reading.relations:
         if (fact.subject, _OPPOSITE.get(fact.relation), fact.object) in facts:
-            reading.relations.remove(fact)
-            note = Unscored(str(fact.relation).replace("_", " "), BOTH)
-            reading.unscored.append(note)
+            reading.ignore(reading.phrases.pop(fact), BOTH)
 
 
 def _phrase(item: Chunk) -> Phrase:
@@ -99,7 +110,6 @@ class _Reader:
         self.reading = reading
         self.host: Chunk | None = None
         self.near: Chunk | None = None
-        self.topic: list[Chunk] = []
         self.named: list[Chunk] = []
         self._clear()
 
@@ -186,13 +196,7 @@ class _Reader:
             self.named.append(item)
         joined = self.last is Kind.CONJUNCTION
         if self.waiting and not joined:
-            if self.last in (Kind.NOUN, Kind.PLACE) and item.full == item.text:
-                self._give_up()  # "left of center politics": what follows is no subject
-            waiting, self.waiting = self.waiting, []
-            self._take([item])
-            for place, target in waiting:
-                self._state(place, target)
-            self.anchors, self.stated = [item], True
+            self._answer(i)
             return
         if joined and self.target is not None and not self._placed(i):
             return  # "left of a car and a dog": the second object is not read
@@ -205,8 +209,7 @@ class _Reader:
         ):
             self._take([*self.subjects, item])
         elif self.last is Kind.VERB and self.verb is not None and self.subjects:
-            verb = self.verb
-            if verb.head in _CARRYING:
+            if self.verb.head in _CARRYING:
                 self._take([item])
             else:
                 self.unclear = True
@@ -214,8 +217,21 @@ class _Reader:
             if joined:
                 self.negated = item.negative
             self._take([item])
-        if not self.topic and not item.pronoun and not item.nameless:
-            self.topic = [item]
+
+    def _answer(self, i: int) -> None:
+        """Take the noun phrase at ``i`` for the subject of the place phrases that came before it."""
+        item = self.items[i]
+        if self.last in (Kind.NOUN, Kind.PLACE) and item.full == item.text:
+            self._give_up()  # "left of center politics": what follows is no subject
+        waiting, self.waiting = self.waiting, []
+        self._take([item])
+        acts = [following.kind for following in self.items[i + 1 : i + 3]] == [Kind.VERB, Kind.NOUN]
+        for place, target in waiting:
+            if acts and target is not None:  # "above the door, visitors read a sign"
+                self.reading.ignore(place, UNCLEAR)
+            else:
+                self._state(place, target)
+        self.anchors, self.stated = [item], True
 
     def _take(self, subjects: list[Chunk]) -> None:
         self.subjects = subjects
@@ -279,11 +295,9 @@ class _Reader:
         self.stated = True
         self.sideways = sideways
         self.verb = None
-        if target is not None and not (
-            target.nameless or target.head in nouns.ABSTRACT
-        ):  # "next to each other"
-            self.target = target
-            if not target.pronoun and not target.nameless:
+        if target is not None and not target.nameless and target.head not in nouns.ABSTRACT:
+            self.target = target  # but not after "next to each other"
+            if not target.pronoun:
                 self.named.append(target)
         return used
 
@@ -350,9 +364,7 @@ class _Reader:
             thing = target.text if target is not None and isinstance(said.says, Relation) else None
             also = phrase.entry.also if thing is not None else None
             for name, says in product(names, (said.says, also) if also is not None else (said.says,)):
-                fact = SpatialRelation(name, says, thing)
-                if fact not in self.reading.relations:
-                    self.reading.relations.append(fact)
+                self.reading.phrases.setdefault(SpatialRelation(name, says, thing), place)
 
     def _pointed_at(self, phrase: Phrase, target: Chunk | None) -> Chunk | None:
         """Find the object that a pronoun or possessive goes back to."""
@@ -385,12 +397,12 @@ class _Reader:
 _WOMEN = frozenset("woman women girl girls lady ladies bride female".split())
 _MEN = frozenset("man men boy boys guy guys groom male".split())
 _FITS: dict[str, Callable[[Chunk], bool]] = {
-    "it": lambda noun: noun.head not in nouns.PEOPLE,
+    "it": lambda noun: noun.action is None and (noun.head not in nouns.PEOPLE or noun.head in nouns.MAYBE_IT),
     "he": lambda noun: noun.head not in _WOMEN,
     "him": lambda noun: noun.head not in _WOMEN,
     "she": lambda noun: noun.head not in _MEN,
     "her": lambda noun: noun.head not in _MEN,
-    "they": lambda _: True,
-    "them": lambda _: True,
+    "they": lambda noun: noun.head in nouns.PEOPLE or noun.head in nouns.GROUPS or is_plural(noun.head),
+    "them": lambda noun: noun.head in nouns.PEOPLE or noun.head in nouns.GROUPS or is_plural(noun.head),
 }
 _PERSONAL = {"its": "it", "his": "him", "her": "her", "their": "them", "my": "me", "your": "you", "our": "us"}

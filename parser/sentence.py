@@ -6,7 +6,7 @@ from parser import words
 from parser.lexicon import Role
 from parser.phrases import Phrase
 
-__all__ = ["Sentence", "foreign"]
+__all__ = ["Sentence", "foreign", "is_plural"]
 
 _CANS = frozenset("a the two garbage trash soda beer tin paint watering spray".split())
 _PAIRS = {
@@ -25,6 +25,13 @@ _LATIN_END = 0x250
 def foreign(word: str) -> bool:
     """Whether a word is not in Latin letters."""
     return not word.isascii() and any(ord(letter) >= _LATIN_END for letter in word)
+
+
+def is_plural(noun: str) -> bool:
+    """Whether a noun looks like a plural."""
+    return noun in words.PLURALS or (
+        noun.endswith("s") and not noun.endswith(("ss", "us")) and noun not in words.SINGULARS
+    )
 
 
 class Sentence:

@@ -81,7 +81,7 @@ ADVERBS = _set(
     "perhaps either really extremely diagonally both"
 )
 AFTER_NOUNS = _set(
-    "high low close long straight upright asleep awake alone visible alive well still forward upside barefoot"
+    "high low close long straight upright asleep awake alone visible alive well still forward upside barefoot ready"
 )
 """Adjectives that may also stand after their noun, or adverbs that may stand before one: "asleep", "high"."""
 
@@ -201,7 +201,7 @@ _IRREGULAR = {
     "rise": "rose risen",
     "put": "putting",
     "set": "setting",
-    "see": "saw seen seeing",
+    "see": "seen seeing",
     "find": "found",
     "grow": "grew grown",
     "eat": "ate eaten",

@@ -39,7 +39,9 @@ def test_a_batch_reads_like_one_by_one(parser: QueryParser) -> None:
 @pytest.mark.data
 def test_given_queries(parser: QueryParser, table: Table) -> None:
     given = table("../cases/queries.jsonl")
-    wrong = [row["query"] for row in given if parser.parse(row["query"]).to_dict()["relations"] != row["relations"]]
+    wrong = [
+        row["query"] for row in given if parser.parse(row["query"]).to_dict()["relations"] != row["relations"]
+    ]
     assert len(given) > 50
     assert wrong == []
 
@@ -51,7 +53,11 @@ def test_visual_spatial_reasoning(parser: QueryParser, table: Table) -> None:
     ours = [(row, facts(p)) for row, p in zip(statements, parsed, strict=True) if row["relation"]]
     exact = sum(said == [(row["subject"], row["relation"], row["object"])] for row, said in ours)
     assert exact / len(ours) >= 0.995
-    others = [row["phrase"] for row, p in zip(statements, parsed, strict=True) if not row["relation"] and p.relations]
+    others = [
+        row["phrase"]
+        for row, p in zip(statements, parsed, strict=True)
+        if not row["relation"] and p.relations
+    ]
     assert Counter(others) == {}
 
 
@@ -69,18 +75,24 @@ class TestWarnings:
         assert "proxy" in parsed.warnings[0]
         assert "'in front of'" in parsed.warnings[0]
 
-    @pytest.mark.parametrize(("written", "meant"), [("lefft", "left"), ("rigth", "right"), ("rihgt", "right")])
+    @pytest.mark.parametrize(
+        ("written", "meant"), [("lefft", "left"), ("rigth", "right"), ("rihgt", "right")]
+    )
     def test_a_typo_names_what_was_read(self, parser: QueryParser, written: str, meant: str) -> None:
         parsed = parser.parse(f"a jug to the {written} of a pan")
         assert parsed.relations[0].relation == f"{meant}_of"
         assert parsed.warnings == (f"Read '{written}' as '{meant}'.",)
 
-    @pytest.mark.parametrize("word", ["lift", "loft", "light", "night", "might", "fight", "sight", "eight", "tight"])
+    @pytest.mark.parametrize(
+        "word", ["lift", "loft", "light", "night", "might", "fight", "sight", "eight", "tight"]
+    )
     def test_another_word_is_no_typo(self, parser: QueryParser, word: str) -> None:
         parsed = parser.parse(f"a jug to the {word} of a pan")
         assert parsed.relations == () and parsed.warnings == ()
 
-    @pytest.mark.parametrize("word", ["abode", "bellow", "billow", "thunder", "wonder", "hinder", "blunder", "sunder"])
+    @pytest.mark.parametrize(
+        "word", ["abode", "bellow", "billow", "thunder", "wonder", "hinder", "blunder", "sunder"]
+    )
     def test_a_word_near_a_relation_is_no_typo(self, parser: QueryParser, word: str) -> None:
         assert parser.parse(f"a jug {word} a pan").relations == ()
 
