@@ -58,6 +58,7 @@ _CLOSED = (
     ADVERBS | AUXILIARIES | CONJUNCTIONS | COUNTS | DETERMINERS | NEGATORS | POSSESSIVES | PREPOSITIONS | PRONOUNS
     | QUESTIONS | RELATIVES | SUBORDINATORS
 )  # fmt: skip
+_ALSO_ADJECTIVES = frozenset({"overhead", "nearby", "opposite", "outside", "inside"})
 _QUOTED_WORDS = 10
 _NO_START = ARTICLES | POSSESSIVES | PLACE_WORDS.keys() | PLACE_DEGREES  # "the upper left corner" is a noun
 _OWNER_WORDS = 5  # words between "to the" and "laptop's left"
@@ -106,6 +107,8 @@ def find_phrases(tokens: list[str]) -> list[Phrase]:
 
 
 def _fixed(tokens: list[str], i: int) -> Phrase | None:
+    if tokens[i] in _ALSO_ADJECTIVES and i and tokens[i - 1] in ARTICLES:
+        return None  # "an overhead projector"
     for length in range(min(_STARTS.get(tokens[i], 0), MAX_PHRASE, len(tokens) - i), 0, -1):
         entry = LEXICON.get(tuple(tokens[i : i + length]))
         if entry is not None:

@@ -297,7 +297,7 @@ class _Reader:
         self.verb = None
         if target is not None and not target.nameless and target.head not in nouns.ABSTRACT:
             self.target = target  # but not after "next to each other"
-            if not target.pronoun:
+            if not target.pronoun and target.head not in nouns.FRAMES:
                 self.named.append(target)
         return used
 

@@ -74,14 +74,15 @@ PREPOSITIONS = _set(
     "near outside inside within"
 )
 ADVERBS = _set(
-    "just directly right immediately slightly far way also now only almost nearly partly together down up "
-    "out away apart about very quite too so there here somewhere outdoors indoors outside overhead "
-    "backward backwards forwards sideways adrift afloat aloft aboard please even ever already once again "
-    "somewhat exactly roughly more most less rather in-between today tonight yesterday tomorrow maybe "
-    "perhaps either really extremely diagonally both"
+    "just directly immediately slightly far way also now only almost nearly partly together down up out "
+    "away apart about very quite too so there here somewhere outdoors indoors outside backward backwards "
+    "forwards sideways adrift afloat aloft aboard please even ever already once again somewhat exactly "
+    "roughly more most less rather in-between today tonight yesterday tomorrow maybe perhaps either "
+    "really extremely diagonally both"
 )
 AFTER_NOUNS = _set(
-    "high low close long straight upright asleep awake alone visible alive well still forward upside barefoot ready"
+    "high low close long straight upright asleep awake alone visible alive well still forward upside "
+    "barefoot ready right overhead"
 )
 """Adjectives that may also stand after their noun, or adverbs that may stand before one: "asleep", "high"."""
 
