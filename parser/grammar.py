@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from parser.chunks import chunk, doubtful
 from parser.lexicon import TRIGGERS
 from parser.phrases import Phrase, find_phrases
-from parser.reader import read
+from parser.reader import Reading, read
 from parser.relation import ParsedQuery, Relation
 from parser.spelling import SLIPS, correct
 from parser.tagger import Tagger
@@ -101,26 +101,25 @@ class _Draft:
             self.doubtful = doubtful(self.tokens, self.phrases)
 
     def read(self) -> ParsedQuery:
-        if not self.phrases:
-            return ParsedQuery(self.text)
-        reading = read(chunk(self.tokens, self.phrases, self.verbs))
-        warnings = [f"Read '{written}' as '{meant}'." for written, meant in self.corrected]
-        depth = [
-            fact.relation
+        reading = read(chunk(self.tokens, self.phrases, self.verbs)) if self.phrases else Reading()
+        warnings = []
+        if reading.relations or reading.unscored:
+            warnings += [f"Read '{written}' as '{meant}'." for written, meant in self.corrected]
+        depth = dict.fromkeys(
+            f"'{fact.relation.replace('_', ' ')}'"
             for fact in reading.relations
             if isinstance(fact.relation, Relation) and fact.relation.is_depth
-        ]
+        )
         if depth:
-            names = " and ".join(f"'{str(relation).replace('_', ' ')}'" for relation in dict.fromkeys(depth))
             warnings.append(
-                f"A picture has no depth: for {names} up and down are only a proxy, and it does not change the ranking "
-                "unless you ask for it."
+                f"A picture has no depth: for {' and '.join(depth)} the vertical axis is only a proxy, and it does not "
+                "change the ranking unless you ask for it."
             )
-        if self.truncated:
-            warnings.append(f"Only the first {MAX_TOKENS} words were read for places.")
         warnings += [
             f"'{fact.subject}' stands on both sides of this relation, so it cannot tell pictures apart."
             for fact in reading.relations
             if fact.subject == fact.object
         ]
+        if self.truncated:
+            warnings.append(f"Only the first {MAX_TOKENS} words were read for places.")
         return ParsedQuery(self.text, reading.relations, tuple(reading.unscored), tuple(warnings))
