@@ -25,8 +25,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import DEFAULT_DATA, ROOT, Metric, wilson, write_result
-from benchmarks.results import parser as options
+from benchmarks.record import DEFAULT_DATA, ROOT, Metric, wilson, write_result
+from benchmarks.record import parser as options
 from parser import ParsedQuery, QueryParser, Relation, SpatialRelation
 
 SENTENCES = ROOT / "tests" / "parser" / "sentences.jsonl"

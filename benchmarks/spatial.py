@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from benchmarks.data import Photo, load_photos
-from benchmarks.results import DEFAULT_DATA, Metric, parser, share, write_result
+from benchmarks.record import DEFAULT_DATA, Metric, parser, share, write_result
 from indexer.calibrate import calibrate
 from indexer.encoder import COMPACT, Encoder, load_encoder, phrase_text
 from indexer.images import open_image
