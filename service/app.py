@@ -275,6 +275,7 @@ def _add_health(app: FastAPI, settings: Settings) -> None:
                 "engine": {"device": searcher.engine.device},
                 "text_cache": asdict(searcher.texts.facts()),
                 "uptime_s": round(time.time() - request.app.state.started, 1),
+                "examples": list(settings.examples),
                 "limits": {
                     "k": {"minimum": K_RANGE[0], "maximum": K_RANGE[1]},
                     "query_characters": QUERY_LIMIT,

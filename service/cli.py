@@ -11,7 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -232,15 +233,33 @@ def serve(
 
 
 @app.command()
-def verify(index_folder: IndexFolder, as_json: AsJson = False) -> int:
-    """Read every byte of an index and hold it against its manifest."""
-    from indexer.build import verify_index  # noqa: PLC0415
+def verify(
+    index_folder: IndexFolder,
+    embed: Annotated[
+        bool, typer.Option("--embed/--no-embed", help="Embed a sample of pictures again.")
+    ] = True,
+    images: ImageRoot = None,
+    device: OnDevice = "auto",
+    pretrained: Weights = None,
+    as_json: AsJson = False,
+) -> int:
+    """Hold every byte of an index against its manifest, and a sample of its vectors against the pictures."""
+    from indexer.encoder import load_encoder_for  # noqa: PLC0415
+    from indexer.store import IndexDamaged, read_manifest  # noqa: PLC0415
+    from indexer.verify import verify_index  # noqa: PLC0415
 
-    report = verify_index(index_folder)
+    encoder = None
+    if embed:
+        with suppress(IndexDamaged):  # the report will say so
+            spec = read_manifest(index_folder).encoder
+            encoder = load_encoder_for(spec, pretrained=pretrained, device=device)
+    report = verify_index(index_folder, encoder, images=images)
     if as_json:
-        _print_json({"index": str(index_folder), "problems": list(report.problems)})
+        _print_json(asdict(report))
     elif not report.problems:
-        typer.echo(f"{index_folder} is sound.")
+        cosine = "" if report.lowest_cosine is None else f", lowest cosine {report.lowest_cosine:.6f}"
+        facts = f"{report.indexed} images, {report.missing} of their files gone"
+        typer.echo(f"{index_folder} is sound: {facts}, {report.embedded} embedded again{cosine}.")
     for problem in report.problems:
         _say(problem, FAILED)
     return FAILED if report.problems else 0

@@ -6,6 +6,7 @@ import errno
 import socket
 import time
 from typing import Any
+from urllib.parse import urlencode
 
 import typer
 import uvicorn
@@ -51,7 +52,9 @@ def serve_index(given: dict[str, Any]) -> int:
     def ready(searcher: Searcher) -> None:
         seconds = time.monotonic() - began
         facts = f"{len(searcher.index)} images, {searcher.encoder.spec.name} on {searcher.engine.device}"
-        typer.echo(f"Ready after {seconds:.1f} s: {facts}. Stop with Ctrl-C.")
+        typer.echo(f"Ready after {seconds:.1f} s: {facts}. Stop with Ctrl-C. To try:")
+        for query in settings.examples:
+            typer.echo(f"  {query:40}  {address(listener)}/?{urlencode({'q': query})}")
 
     def failed(error: Exception) -> None:
         failures.append(error)
@@ -90,7 +93,8 @@ def bind(host: str, port: int) -> socket.socket:
         The address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns off Nagle's algorithm only where the protocol is named; else every answer waits 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

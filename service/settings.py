@@ -25,5 +25,11 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535)
     workers: int = Field(default=2, ge=1, le=64)
     """Threads that search; further requests wait."""
+    examples: tuple[str, ...] = (
+        "a cup to the left of a laptop",
+        "a kite above a person",
+        "a dog on the left",
+    )
+    """Queries to try, for the page and the terminal; as JSON in ``BESIDE_EXAMPLES``."""
     queue: int = Field(default=128, ge=0)
     """Requests that may wait; more are told to come back (429)."""

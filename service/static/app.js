@@ -5,11 +5,6 @@ const PAGE = 24;
 const $ = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat();
 const DEPTH = ["in_front_of", "behind"];
-const EXAMPLES = [
-  ["a cup to the left of a laptop", "left_of"],
-  ["a dog below a kite", "below"],
-  ["a bird at the top of the picture", "at_top"],
-];
 
 // What is on the screen. `shown` is the list that the dialog walks through.
 const state = { query: "", view: "spatial", depth: false, main: null, other: null, shown: [], at: -1, opener: null };
@@ -369,8 +364,13 @@ sayTheme();
 
 function showExamples(examples) {
   $("examples").replaceChildren(
-    ...examples.map(([query, relation]) => {
-      const link = make("a", { className: "example", href: `/?q=${encodeURIComponent(query)}` }, picto(relation), query);
+    ...examples.map((query) => {
+      const link = make("a", { className: "example", href: `/?q=${encodeURIComponent(query)}` }, query);
+      // The drawing shows what the server reads.
+      ask(`/v1/parse?${new URLSearchParams({ q: query })}`).then(
+        ({ relations }) => relations.length && link.prepend(picto(relations[0].relation)),
+        () => {},
+      );
       link.onclick = (event) => {
         event.preventDefault();
         go({ query, view: "spatial", depth: false });
@@ -380,14 +380,13 @@ function showExamples(examples) {
   );
 }
 
-showExamples(EXAMPLES);
 read();
 const first = search();
 if (!state.query) $("query").focus();
 insist("/v1/info").then(
   async ({ index, examples }) => {
     $("facts").textContent = `${numbers.format(index.images)} pictures, ${index.encoder.name} encoder`;
-    if (examples?.length) showExamples(examples.map((one) => [one.query, one.relation]));
+    showExamples(examples);
     await first;
     if (!state.query) tell("");
   },

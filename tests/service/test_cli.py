@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import service.search
 from indexer.encoder import require_same_encoder
 from indexer.store import read_manifest
 from service.cli import run
+from service.server import bind
 from tests.support import TinyEncoder, paint_gallery
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +86,24 @@ def test_index_search_info(tiny, tmp_path, capsys):
     assert facts["images"] == 30
 
 
+def test_verify(tiny, index_path, tmp_path, capsys):
+    assert run(["verify", str(index_path)]) == 0
+    assert "is sound: 60 images, 0 of their files gone, 16 embedded again" in capsys.readouterr().out
+    assert run(["verify", str(index_path), "--no-embed", "--images", str(tmp_path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["missing"], report["embedded"], report["problems"]) == (60, 0, [])
+    broken = tmp_path / "broken"
+    shutil.copytree(index_path, broken)
+    sketch = next(broken.glob("sketch-*"))
+    sketch.write_bytes(sketch.read_bytes()[:-1])
+    for options in ([], ["--no-embed"]):
+        assert run(["verify", str(broken), *options]) == 1
+        assert "is damaged" in one_line(capsys)
+    (broken / "manifest.json").write_text("{}")
+    assert run(["verify", str(broken)]) == 1
+    assert "is not a manifest" in one_line(capsys)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
@@ -100,6 +120,7 @@ def test_index_search_info(tiny, tmp_path, capsys):
         (["index", "NOWHERE", "--out", "OUT"], 2, "a folder of pictures"),
         (["index", "EMPTY", "--out", "OUT"], 2, "beside:"),
         (["index", "IMAGES"], 2, "Missing option '--out'"),
+        (["verify", "NOWHERE"], 2, "is not an index"),
         (["serve", "NOWHERE"], 2, "is not an index"),
         (["fly"], 2, "No such command"),
         (["parse", "a", "--fast"], 2, "No such option"),
@@ -156,6 +177,7 @@ def test_parse_loads_nothing_heavy():
 SERVE = """
 import sys, service.search
 from service.cli import run
+from service.server import bind
 from tests.support import TinyEncoder
 def load(spec, **_):
     from indexer.encoder import require_same_encoder
@@ -195,12 +217,19 @@ def test_serve_says_where_and_when_and_stops(index_path):
         url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())[0]
         assert httpx.get(f"{url}/livez").status_code == 200
         assert "60 images, tiny on cpu" in server.stdout.readline()
+        tries = [server.stdout.readline() for _ in range(3)]
+        assert all(httpx.get(line.split()[-1]).status_code == 200 for line in tries)
         assert httpx.get(f"{url}/v1/search", params={"q": QUERY}).json()["mode"] == "spatial"
         server.send_signal(signal.SIGINT)
         _, err = server.communicate(timeout=20)
         assert (server.returncode, err) == (0, "")
     finally:
         server.kill()
+
+
+def test_answers_are_not_held_back():
+    with bind("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # what asyncio looks at before it sets TCP_NODELAY
 
 
 def test_serve_refuses_another_encoder(index_path):

@@ -86,6 +86,17 @@ def test_from_the_box_to_the_pictures(page, site):
     page.locator(".shot img.there").first.wait_for()
 
 
+def test_examples_lead_to_pictures(page):
+    page.goto("/")
+    expect(page.locator(".example")).to_have_count(3)
+    expect(page.locator(".example .picto")).to_have_count(3)
+    page.locator(".example").first.click()
+    expect(page.locator(".tile")).to_have_count(24)
+    page.get_by_role("link", name="Beside, start again").click()
+    expect(page.locator(".tile")).to_have_count(0)
+    expect(page.get_by_role("searchbox")).to_be_focused()
+
+
 def test_the_badge_switches_places_off(page, site):
     page.goto(f"/?q={QUERY}")
     expect(page.locator(".tile")).to_have_count(24)
