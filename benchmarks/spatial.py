@@ -94,7 +94,6 @@ def main() -> None:
 def measure(encoder: Encoder, photos: Sequence[Photo]) -> list[Metric]:
     """All metrics of the benchmark for one encoder."""
     seen = encode_photos(encoder, [photo.path for photo in photos])
-    mirrored = encode_photos(encoder, [photo.path for photo in photos], transform=ImageOps.mirror)
     sketcher = fit_sketcher(seen.tokens, seen.moments)
     lam = calibrate(encoder, seen.pooled, sketcher.encode(seen.moments), sketcher).lam
     questions = questions_of(photos)
@@ -103,7 +102,8 @@ def measure(encoder: Encoder, photos: Sequence[Photo]) -> list[Metric]:
     for axis in ("lr", "ab"):
         asked = [question for question in questions if question.axis == axis]
         metrics += _caption_choice(axis, asked, text, seen, sketcher)
-    metrics += _mirror_ranking([q for q in questions if q.axis == "lr"], text, seen, mirrored, sketcher, lam)
+    asked = [question for question in questions if question.axis == "lr"]
+    metrics += _mirror_ranking(encoder, photos, asked, text, seen, sketcher, lam)
     return metrics + _recall(encoder, photos, seen.pooled)
 
 
@@ -190,22 +190,27 @@ def _caption_choice(
 
 
 def _mirror_ranking(
+    encoder: Encoder,
+    photos: Sequence[Photo],
     questions: Sequence[Question],
     text: _Texts,
     seen: Encoded,
-    mirrored: Encoded,
     sketcher: Sketcher,
     lam: float,
 ) -> list[Metric]:
-    native, spatial = [], []
+    """The photograph against its mirror image, by the score that a search gives both."""
+    numbers = sorted({q.photo for q in questions})
+    mirrored = encode_photos(encoder, [photos[number].path for number in numbers], transform=ImageOps.mirror)
+    place = {number: row for row, number in enumerate(numbers)}
     here, there = (sketcher.decode(sketcher.encode(side.moments)) for side in (seen, mirrored))
+    native, spatial = [], []
     for q in questions:
-        statement = text.statement(q, q.relation)
         direction, sign = _AXIS_SIGN[q.relation]
         query = lam * sign * sketcher.project(text.word(q.a) - text.word(q.b))
-        gain = float(statement @ (seen.pooled[q.photo] - mirrored.pooled[q.photo]))
+        other = place[q.photo]
+        gain = float(text.statement(q, q.relation) @ (seen.pooled[q.photo] - mirrored.pooled[other]))
         native.append(_won(gain))
-        spatial.append(_won(gain + float((here[q.photo, direction] - there[q.photo, direction]) @ query)))
+        spatial.append(_won(gain + float((here[q.photo, direction] - there[other, direction]) @ query)))
     clusters = [q.photo for q in questions]
     return [share("mirror_native", native, clusters), share("mirror_spatial", spatial, clusters)]
 

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,7 @@ from indexer.encoder import (
     Pixels,
     TextFeatures,
 )
-
-FRAME_SIDE = 336
-"""Short side of the whole frame in the dense pass, in pixels before rounding to whole patches."""
-FRAME_ASPECT = 4
-"""A frame longer than this many short sides is squeezed to it: a strip of 10,000 pixels must not take the memory of a
-hundred pictures."""
+from indexer.prepare import OpenClipPreparer
 
 Floats = NDArray[np.float32]
 Tokenise = Callable[[list[str], int], Tensor]
@@ -57,8 +52,8 @@ class OpenClipEncoder:
     ----------
     model : module
         With ``visual``, ``encode_image`` and ``encode_text``, as open_clip builds it.
-    preprocess : callable
-        PIL picture to (3, H, W) tensor: open_clip's own evaluation transform.
+    preparer : OpenClipPreparer
+        open_clip's own evaluation transform, and the whole frame where the spec asks for it.
     tokenise : callable
         Texts and a context length to (B, context) token ids.
     spec : EncoderSpec
@@ -68,13 +63,13 @@ class OpenClipEncoder:
     def __init__(
         self,
         model: Any,
-        preprocess: Callable[[Image.Image], Tensor],
+        preparer: OpenClipPreparer,
         tokenise: Tokenise,
         spec: EncoderSpec,
         device: torch.device,
     ) -> None:
         self._model = model.eval().requires_grad_(False).to(device)
-        self._preprocess = preprocess
+        self._preparer = preparer
         self._tokenise = tokenise
         self._device = device
         self._spec = spec
@@ -91,6 +86,11 @@ class OpenClipEncoder:
         """The open_clip model itself."""
         return self._model
 
+    @property
+    def preparer(self) -> OpenClipPreparer:
+        """Its preprocessing alone, without weights."""
+        return self._preparer
+
     def prepare(self, image: Image.Image) -> Pixels:
         """Preprocess one upright RGB picture.
 
@@ -99,15 +99,7 @@ class OpenClipEncoder:
         Pixels
             ``native`` is what open_clip's transform gives; ``dense`` the whole frame where the spec asks for it.
         """
-        native = self._preprocess(image)
-        if self._spec.dense_view is DenseView.NATIVE:
-            return Pixels(native.numpy())
-        frame = image.resize(
-            _frame_size(*image.size, stride_of(self._model.visual)), Image.Resampling.BICUBIC
-        )
-        mean, std = _normalisation(self._model.visual)
-        dense = (np.asarray(frame, dtype=np.float32) / np.float32(255.0) - mean) / std
-        return Pixels(native.numpy(), np.ascontiguousarray(dense.transpose(2, 0, 1)))
+        return self._preparer(image)
 
     @torch.inference_mode()
     def encode_images(self, batch: Sequence[Pixels]) -> ImageFeatures:
@@ -236,7 +228,6 @@ def wrap_open_clip(
     """Make an encoder of a model that open_clip has already built."""
     visual = model.visual
     cfg = get_model_preprocess_cfg(model)
-    preprocess = image_transform_v2(PreprocessCfg(**cfg), is_train=False)
     mode = dense_mode or default_mode(visual)
     crops = cfg.get("resize_mode", "shortest") == "shortest"
     view = dense_view or (DenseView.FRAME if crops and takes_any_size(visual) else DenseView.NATIVE)
@@ -262,8 +253,33 @@ def wrap_open_clip(
         numeric="float32",
     )
     return OpenClipEncoder(
-        model, preprocess, lambda texts, length: tokenizer(texts, context_length=length), spec, device
+        model,
+        _preparer_of(cfg, stride_of(visual) if view is DenseView.FRAME else None),
+        lambda texts, length: tokenizer(texts, context_length=length),
+        spec,
+        device,
     )
+
+
+def _preparer_of(cfg: Mapping[str, Any], frame_stride: int | None) -> OpenClipPreparer:
+    height, width = to_2tuple(cfg["size"])
+    return OpenClipPreparer(
+        size=(height, width),
+        mean=tuple(cfg["mean"]),
+        std=tuple(cfg["std"]),
+        resize_mode=cfg.get("resize_mode") or "shortest",
+        interpolation=cfg.get("interpolation") or "bicubic",
+        fill=int(cfg.get("fill_color") or 0),
+        frame_stride=frame_stride,
+    )
+
+
+def preprocessing_of(model: Any) -> Callable[[Image.Image], Tensor]:
+    """open_clip's own evaluation transform: a PIL picture to (3, H, W) float32."""
+    transform: Callable[[Image.Image], Tensor] = image_transform_v2(
+        PreprocessCfg(**get_model_preprocess_cfg(model)), is_train=False
+    )
+    return transform
 
 
 def weights_hash(model: Any) -> str:
@@ -362,18 +378,6 @@ def _common_cfg(name: str, tags: Sequence[str]) -> dict[str, Any]:
             allowed=tags,
         )
     return cfgs[0] if cfgs else {}
-
-
-def _frame_size(width: int, height: int, stride: int) -> tuple[int, int]:
-    """Whole patches at short side 336, width then height."""
-    scale = FRAME_SIDE / min(width, height)
-    sides = [min(side * scale, FRAME_SIDE * FRAME_ASPECT) for side in (width, height)]
-    return round(sides[0] / stride) * stride, round(sides[1] / stride) * stride
-
-
-def _normalisation(visual: Any) -> tuple[Floats, Floats]:
-    cfg = visual.preprocess_cfg
-    return np.asarray(cfg["mean"], dtype=np.float32), np.asarray(cfg["std"], dtype=np.float32)
 
 
 @contextmanager

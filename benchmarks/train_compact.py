@@ -1,0 +1,288 @@
+"""Train the heads of the ``compact`` encoder.
+
+    python -m benchmarks.train_compact [--data DIR] [--out FILE] [--folds N]
+
+Both towers stay frozen; what is learned are two matrices into a joint space of 256 dimensions. Four losses share it:
+*captions* (a photograph and its captions, contrasted within a batch), *boxes* (the class names of the boxes that
+cover a patch), and *distillation* of the image tower's own ImageNet classifier by class name, for whole pictures and
+for patches, which keeps directions for things that no training photograph shows.
+
+With ``--folds N`` nothing is written: the recipe is cross-validated on the training photographs, which is where its
+constants were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from timm.data import ImageNetInfo
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.data import Photo, load_photos
+from benchmarks.record import DEFAULT_DATA
+from indexer.compact import DIM, HEADS, assemble_towers, image_weights
+from indexer.encoder import phrase_text
+from indexer.images import open_image
+from indexer.moments import spatial_moments
+from indexer.openclip import preprocessing_of
+
+GRID = 12
+MIN_AREA = 0.01
+_BATCH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The constants of training; see the module's text for the losses."""
+
+    epochs: int = 30
+    batch: int = 64
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.2
+    boxes: float = 1.0
+    whole: float = 0.5
+    patches: float = 0.5
+    patches_per_photo: int = 16
+    teacher_sharpness: float = 1.5
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Outputs of the frozen towers.
+
+    Attributes
+    ----------
+    tokens : (N, P, 1280) bfloat16
+        Patch tokens of the image tower.
+    captions : (N, 5, 384) float32
+    names : (C, 384) float32
+        Class names of the boxes.
+    targets : (N, P, C + 1) float32
+        What covers a patch, as a distribution over the classes and nothing.
+    imagenet : (1000, 384) float32
+        Class names of the teacher.
+    teacher : (1000, 1280) and (1000,) float32
+        Its classifier.
+    """
+
+    tokens: Tensor
+    captions: Tensor
+    names: Tensor
+    targets: Tensor
+    imagenet: Tensor
+    teacher: tuple[Tensor, Tensor]
+
+
+class Heads(nn.Module):
+    """Two projections and the scales of the losses."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.image = nn.Parameter(torch.randn(DIM, 1280, generator=generator) * 1280**-0.5)
+        self.text = nn.Parameter(torch.randn(DIM, 384, generator=generator) * 384**-0.5)
+        self.log_scales = nn.Parameter(torch.log(torch.tensor([14.0, 10.0, 10.0])))
+        self.nothing = nn.Parameter(torch.ones(()))
+
+    def write(self, features: Tensor) -> Tensor:
+        """Text features (..., 384) to unit vectors (..., D)."""
+        return functional.normalize(features @ self.text.T, dim=-1)
+
+
+def main() -> None:
+    """Train, or cross-validate, from the command line."""
+    options = argparse.ArgumentParser(description="Train the heads of the compact encoder.")
+    options.add_argument("--data", type=Path, default=DEFAULT_DATA / "coco" / "train")
+    options.add_argument("--out", type=Path, default=HEADS)
+    options.add_argument("--folds", type=int, default=0, help="cross-validate instead of writing")
+    options.add_argument("--cache", type=Path, help="keep the towers' outputs here for the next run")
+    arguments = options.parse_args()
+    photos = load_photos(arguments.data)
+    recipe = Recipe()
+    features = _cached(arguments.cache, photos)
+    if arguments.folds:
+        cross_validate(features, photos, recipe, arguments.folds)
+        return
+    heads = train(features, np.arange(len(photos)), recipe)
+    tensors = {"image": heads.image.detach().half(), "text": heads.text.detach().half()}
+    save_file(tensors, arguments.out, metadata={"recipe": repr(recipe), "photographs": str(len(photos))})
+    print(f"-> {arguments.out}", file=sys.stderr)
+
+
+def tower_features(photos: Sequence[Photo]) -> Features:
+    """Run both frozen towers over the training data."""
+    model, tokenise = assemble_towers()
+    transform = preprocessing_of(model)
+    tokens = []
+    with torch.inference_mode():
+        for start in range(0, len(photos), _BATCH):
+            pixels = torch.stack(
+                [transform(open_image(p.path).image) for p in photos[start : start + _BATCH]]
+            )
+            seen = model.visual.trunk.forward_features(pixels.contiguous(memory_format=torch.channels_last))
+            tokens.append(seen.flatten(2).transpose(1, 2).bfloat16())
+    model.text.proj = nn.Identity()
+
+    def write(texts: Sequence[str]) -> Tensor:
+        with torch.inference_mode():
+            return torch.cat([model.encode_text(tokenise([text])) for text in texts]).clone()
+
+    classes = sorted({box.name for photo in photos for box in photo.boxes})
+    info = ImageNetInfo()
+    imagenet = [info.index_to_description(number).split(",")[0].lower() for number in range(1000)]
+    weights = image_weights()
+    return Features(
+        tokens=torch.cat(tokens),
+        captions=torch.stack([write(photo.captions[:5]) for photo in photos]),
+        names=write([phrase_text("a {}", name) for name in classes]),
+        targets=torch.stack([box_targets(photo, classes) for photo in photos]),
+        imagenet=write([phrase_text("a {}", name) for name in imagenet]),
+        teacher=(weights["_fc.weight"], weights["_fc.bias"]),
+    )
+
+
+def box_targets(photo: Photo, classes: Sequence[str]) -> Tensor:
+    """What covers each patch.
+
+    Returns
+    -------
+    targets : (P, C + 1) float32
+        Rows sum to one. Where boxes overlap a small one counts more, by the root of its area: it is in front more
+        often than not, and it has fewer patches to be learned from. The last column is what no box covers.
+    """
+    edges = np.linspace(0.0, 1.0, GRID + 1)
+    weights = np.zeros((GRID * GRID, len(classes)))
+    free = np.ones(GRID * GRID)
+    for box in photo.boxes:
+        across = np.clip(np.minimum(edges[1:], box.x1) - np.maximum(edges[:-1], box.x0), 0, None) * GRID
+        down = np.clip(np.minimum(edges[1:], box.y1) - np.maximum(edges[:-1], box.y0), 0, None) * GRID
+        cover = np.outer(down, across).ravel()
+        weights[:, classes.index(box.name)] += cover / max(box.area, 1e-4) ** 0.5
+        free *= 1.0 - cover
+    shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9) * (1.0 - free)[:, None]
+    return torch.from_numpy(np.column_stack([shares, 1.0 - shares.sum(axis=1)]).astype(np.float32))
+
+
+def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
+    """Fit the heads on some of the photographs; deterministic for a recipe and a machine."""
+    heads = Heads(recipe.seed)
+    scales = [heads.log_scales, heads.nothing]
+    optimiser = torch.optim.AdamW(
+        [
+            {"params": [heads.image, heads.text], "weight_decay": recipe.weight_decay},
+            {"params": scales, "weight_decay": 0.0},
+        ],
+        lr=recipe.learning_rate,
+    )
+    batches = len(rows) // recipe.batch
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, recipe.learning_rate, total_steps=recipe.epochs * batches
+    )
+    generator = torch.Generator().manual_seed(recipe.seed)
+    own = torch.from_numpy(rows)
+    for _ in range(recipe.epochs):
+        order = own[torch.randperm(len(own), generator=generator)]
+        for batch in order[: batches * recipe.batch].reshape(batches, recipe.batch):
+            loss = _loss(heads, features, batch, recipe, generator)
+            optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            optimiser.step()
+            schedule.step()
+    return heads
+
+
+def _loss(
+    heads: Heads, features: Features, rows: Tensor, recipe: Recipe, generator: torch.Generator
+) -> Tensor:
+    seen = features.tokens[rows]
+    tokens = (seen @ heads.image.T.bfloat16()).float()
+    pooled = functional.normalize(tokens.mean(dim=1), dim=-1)
+    unit = functional.normalize(tokens, dim=-1)
+    scale_captions, scale_boxes, scale_teacher = heads.log_scales.exp().clamp(max=100.0)
+
+    pick = torch.randint(features.captions.shape[1], (len(rows),), generator=generator)
+    similar = scale_captions * heads.write(features.captions[rows, pick]) @ pooled.T
+    own = torch.arange(len(rows))
+    loss = (functional.cross_entropy(similar, own) + functional.cross_entropy(similar.T, own)) / 2
+
+    named = scale_boxes * unit @ heads.write(features.names).T
+    named = torch.cat([named, heads.nothing.expand(*named.shape[:2], 1)], dim=-1)
+    loss = loss - recipe.boxes * (features.targets[rows] * named.log_softmax(dim=-1)).sum(dim=-1).mean()
+
+    classes = heads.write(features.imagenet)
+    weight, bias = features.teacher
+    patch = torch.randint(seen.shape[1], (recipe.patches_per_photo,), generator=generator)
+    with torch.no_grad():
+        whole = ((seen.float().mean(dim=1) @ weight.T + bias) * recipe.teacher_sharpness).softmax(dim=-1)
+        parts = (seen[:, patch].float() @ weight.T + bias).softmax(dim=-1)
+    for share, vectors, target in ((recipe.whole, pooled, whole), (recipe.patches, unit[:, patch], parts)):
+        answer = (scale_teacher * vectors @ classes.T).log_softmax(dim=-1)
+        loss = loss + share * functional.kl_div(
+            answer.flatten(0, -2), target.flatten(0, -2), reduction="batchmean"
+        )
+    return loss
+
+
+def cross_validate(features: Features, photos: Sequence[Photo], recipe: Recipe, folds: int) -> None:
+    """Print what the recipe reaches on photographs it has not seen, fold by fold."""
+    order = np.random.default_rng(0).permutation(len(photos))
+    for fold in range(folds):
+        started = time.monotonic()
+        held_out = np.sort(order[fold::folds])
+        heads = train(features, np.setdiff1d(order, held_out), recipe)
+        scores = evaluate(heads, features, photos, held_out)
+        text = "  ".join(f"{name} {value:.3f}" for name, value in scores.items())
+        print(f"fold {fold}: {text}  ({time.monotonic() - started:.0f} s)", flush=True)
+
+
+@torch.inference_mode()
+def evaluate(
+    heads: Heads, features: Features, photos: Sequence[Photo], rows: NDArray[np.intp]
+) -> dict[str, float]:
+    """Recall of captions among the given photographs, and the sign of the moment on their pairs."""
+    tokens = features.tokens[torch.from_numpy(rows)].float() @ heads.image.T
+    pooled = functional.normalize(tokens.mean(dim=1), dim=-1)
+    captions = heads.write(features.captions[torch.from_numpy(rows)]).flatten(0, 1)
+    owner = torch.arange(len(rows)).repeat_interleave(features.captions.shape[1])
+    similar = captions @ pooled.T
+    rank = (similar > similar.gather(1, owner[:, None])).sum(dim=1)
+    classes = sorted({box.name for photo in photos for box in photo.boxes})
+    names = heads.write(features.names)
+    moments = spatial_moments(tokens.reshape(len(rows), GRID, GRID, -1).numpy())
+    right: dict[str, list[bool]] = {"lr": [], "ab": []}
+    for place, row in enumerate(rows):
+        for pair in photos[row].pairs:
+            if pair.min_area < MIN_AREA:
+                continue
+            difference = (names[classes.index(pair.a)] - names[classes.index(pair.b)]).numpy()
+            if pair.lr:
+                right["lr"].append((moments[place, 0] @ difference > 0) == (pair.lr == "right"))
+            if pair.ab:
+                right["ab"].append((moments[place, 1] @ difference > 0) == (pair.ab == "below"))
+    return {f"recall_at_{k}": float((rank < k).float().mean()) for k in (1, 10)} | {
+        f"{axis}_moment": float(np.mean(values)) for axis, values in right.items()
+    }
+
+
+def _cached(path: Path | None, photos: Sequence[Photo]) -> Features:
+    if path is not None and path.exists():
+        return Features(**torch.load(path, weights_only=True))
+    features = tower_features(photos)
+    if path is not None:
+        torch.save({name: getattr(features, name) for name in Features.__slots__}, path)
+    return features
+
+
+if __name__ == "__main__":
+    main()
