@@ -30,6 +30,7 @@ from service.facts import brief_facts, index_facts
 from service.pictures import THUMBNAIL_SIDES
 from service.problems import MEDIA_TYPE, BodyTooLarge, NotReady, problem_of, problem_of_validation, respond
 from service.query import K_RANGE, QUERY_LIMIT, SearchRequest
+from service.results import SearchResult
 from service.schemas import (
     BATCH_LIMIT,
     BatchAnswer,
@@ -40,7 +41,7 @@ from service.schemas import (
     SearchBody,
     one_query,
 )
-from service.search import Searcher, SearchResult
+from service.search import Searcher
 from service.settings import Settings
 from service.work import Workers
 

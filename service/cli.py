@@ -9,26 +9,28 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from service.errors import SearchError
 from service.query import Mode, clean_query
-
-if TYPE_CHECKING:
-    from indexer.build import BuildSummary, Progress
-    from parser import ParsedQuery
-    from service.search import SearchResult
+from service.report import (
+    facts_lines,
+    parsed_lines,
+    progress_on_stderr,
+    result_lines,
+    summary_line,
+    summary_to_dict,
+    unreadable_lines,
+)
 
 FAILED, WRONG_USE, UNREADABLE = 1, 2, 3
 
-_SHOWN_FILES = 5
 _CLICK_ERROR = typer.BadParameter.__mro__[2]  # click's own base, which typer has no public name for
 
 app = typer.Typer(
@@ -127,7 +129,7 @@ def index(
         dense_mode=DenseMode(dense) if dense else None,
         dense_view=DenseView(view) if view else None,
     )
-    with _progress() as progress:
+    with progress_on_stderr() as progress:
         summary = build_index(
             images,
             out,
@@ -138,11 +140,11 @@ def index(
             progress=progress,
         )
     if as_json:
-        _print_json(_summary_to_dict(summary))
+        _print_json(summary_to_dict(summary))
     else:
-        typer.echo(_summary_line(summary))
+        typer.echo(summary_line(summary))
         typer.echo(f'Search it: beside search {out} "a cup to the left of a laptop"')
-    for line in _unreadable_lines(summary):
+    for line in unreadable_lines(summary):
         typer.echo(line, err=True)
     return UNREADABLE if strict and summary.unreadable else 0
 
@@ -181,7 +183,7 @@ def search(
         return
     for warning in result.warnings:
         typer.echo(f"beside: {warning}", err=True)
-    for line in _result_lines(result):
+    for line in result_lines(result):
         typer.echo(line)
 
 
@@ -205,7 +207,7 @@ def parse(
     if as_json:
         _print_json(parsed.to_dict())
         return
-    for line in _parsed_lines(parsed):
+    for line in parsed_lines(parsed):
         typer.echo(line)
 
 
@@ -275,7 +277,7 @@ def info(index_folder: IndexFolder, as_json: AsJson = False) -> None:
     if as_json:
         _print_json(facts)
         return
-    for line in _facts_lines(facts):
+    for line in facts_lines(facts):
         typer.echo(line)
 
 
@@ -312,111 +314,6 @@ def _say(message: str, status: int) -> int:
 
 def _print_json(values: Any, indent: int | None = 2) -> None:
     typer.echo(json.dumps(values, indent=indent, ensure_ascii=False))
-
-
-def _result_lines(result: SearchResult) -> Iterator[str]:
-    from service.readout import say  # noqa: PLC0415
-
-    if result.ranked_relations:
-        yield f"ranked by: {', '.join(map(say, result.ranked_relations))}"
-    for hit in result.hits:
-        line = f"{hit.rank:>4}  {hit.score:7.4f}"
-        if result.ranked_relations:
-            line += f"  native {hit.native_score:7.4f} (rank {hit.native_rank:>4})  spatial {hit.spatial_score:+8.4f}"
-        yield f"{line}  {hit.path}"
-        if hit.contributions:
-            parts = zip(result.ranked_relations, hit.contributions, strict=True)
-            yield " " * 15 + "; ".join(f"{say(relation)} {value:+.4f}" for relation, value in parts)
-
-
-def _parsed_lines(parsed: ParsedQuery) -> Iterator[str]:
-    for one in parsed.relations:
-        yield " ".join(filter(None, (one.subject, f"[{one.relation.value}]", one.object)))
-    for note in parsed.unscored:
-        yield f"not scored: {note.phrase} ({note.reason})"
-    for warning in parsed.warnings:
-        yield f"note: {warning}"
-    if not parsed.relations and not parsed.unscored:
-        yield "no relation: ranked by the native score alone"
-
-
-def _facts_lines(facts: dict[str, Any]) -> Iterator[str]:
-    encoder, sketch = facts["encoder"], facts["sketch"]
-    unreadable = ", ".join(f"{count} {reason}" for reason, count in facts["unreadable"].items())
-    yield f"images      {facts['images']} indexed, {unreadable or 'none'} unreadable"
-    yield f"from        {facts['image_root']}"
-    yield f"created     {facts['created']}"
-    yield f"encoder     {encoder['name']} ({encoder['pretrained']}), {encoder['dim']} dimensions"
-    yield f"patches     {encoder['dense_mode']}, {encoder['dense_view']} view, grid {encoder['grid']}"
-    yield (
-        f"sketch      {sketch['k']} components an axis, {sketch['precision']}, lambda {sketch['lambda']:.4g} "
-        f"(fitted on {sketch['fitted_on']} images)"
-    )
-    total = sum(facts["bytes"].values())
-    yield f"on disk     {total / 1e6:.1f} MB, {total / max(1, facts['images']):.0f} bytes an image"
-
-
-def _summary_to_dict(summary: BuildSummary) -> dict[str, Any]:
-    names = ("indexed", "encoded", "reused", "removed", "seconds", "images_per_s")
-    unreadable = {reason: list(paths) for reason, paths in summary.unreadable.items()}
-    return {name: getattr(summary, name) for name in names} | {"unreadable": unreadable}
-
-
-def _summary_line(summary: BuildSummary) -> str:
-    parts = [f"{summary.encoded} encoded", f"{summary.reused} unchanged", f"{summary.removed} removed"]
-    return (
-        f"{summary.indexed} images indexed ({', '.join(parts)}) in {summary.seconds:.1f} s, "
-        f"{summary.images_per_s:.1f} images/s, {sum(map(len, summary.unreadable.values()))} unreadable."
-    )
-
-
-def _unreadable_lines(summary: BuildSummary) -> Iterator[str]:
-    for reason, paths in summary.unreadable.items():
-        shown = ", ".join(paths[:_SHOWN_FILES])
-        more = f" and {len(paths) - _SHOWN_FILES} more" if len(paths) > _SHOWN_FILES else ""
-        yield f"beside: unreadable, {reason.replace('_', ' ')}: {shown}{more}"
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
-    """Tell how far a build is: a bar on a terminal, a line every ten seconds elsewhere."""
-    if not sys.stderr.isatty():
-        yield _LinesOfProgress()
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, note="looking for pictures")
-
-        def show(now: Progress) -> None:
-            bar.update(task, completed=now.done, total=now.total, note=_note(now))
-
-        yield show
-
-
-class _LinesOfProgress:
-    """A line every ten seconds, for logs."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, now: Progress) -> None:
-        if time.monotonic() - self._last >= 10:
-            self._last = time.monotonic()
-            typer.echo(f"{now.done}/{now.total}  {_note(now)}", err=True)
-
-
-def _note(now: Progress) -> str:
-    parts = [f"{now.images_per_s:.1f} images/s"]
-    if now.seconds_left is not None:
-        minutes, seconds = divmod(round(now.seconds_left), 60)
-        parts.append(f"{minutes}:{seconds:02d} left")
-    if now.unreadable:
-        parts.append(f"{now.unreadable} unreadable")
-    return ", ".join(parts)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from indexer.store import Index
-from service.engine import Floats, JointQuery, Rows, blocks, floor_below, stacked
+from service.scan import Floats, JointQuery, Rows, blocks, floor_below, stacked
 
 SCORE_BYTES = 1 << 30
 """Memory for scores on the device; more queries than fit are taken in turns."""
@@ -39,7 +39,7 @@ class TorchScan:
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], errors: Sequence[float]
     ) -> list[Rows]:
-        """See :meth:`service.engine.Scan.superset`."""
+        """See :meth:`service.scan.Scan.superset`."""
         found: list[Rows] = []
         for part, scores in self._scored(queries):
             last = torch.topk(scores, max(counts[part]), dim=1).values
@@ -49,7 +49,7 @@ class TorchScan:
         return found
 
     def sort_into(self, queries: Sequence[JointQuery], edges: Sequence[Floats]) -> list[tuple[Rows, Rows]]:
-        """See :meth:`service.engine.Scan.sort_into`."""
+        """See :meth:`service.scan.Scan.sort_into`."""
         found = []
         for part, scores in self._scored([JointQuery(q.native) for q in queries]):
             for line, limits in zip(scores, edges[part], strict=True):

@@ -14,40 +14,15 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexer.store import Index
 from service.errors import NoDevice
-
-Floats = NDArray[np.float32]
-Rows = NDArray[np.int64]
-
-BLOCK_ROWS = 16_384
-"""Rows scored at a time: for 64 queries 4 MiB of scores, which stay in the cache until they are filtered."""
-
-_UNIT_ROUNDOFF = 2.0**-24
-_SMALLEST_NORMAL = 2.0**-126
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JointQuery:
-    """A query as vectors.
-
-    Attributes
-    ----------
-    native : (D,) float32
-        Unit text vector of the whole query.
-    spatial : (2, K) float32 or None
-        ``weight * lambda * sum_r u_r B(t_s - t_o)``, x then y; None for a native query.
-    """
-
-    native: Floats
-    spatial: Floats | None = None
+from service.scan import BLOCK_ROWS, CpuScan, Floats, JointQuery, Rows, Scan, blocks, scan_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,70 +95,6 @@ def _inner(rows: Floats, query: Floats) -> NDArray[np.float64]:
         axis=-1
     )
     return product
-
-
-def scan_error(terms: int, query_norm: float, row_norm: float) -> float:
-    """Bound how far a float32 inner product, summed in any order, is from the canonical score.
-
-    Parameters
-    ----------
-    terms : int
-        Length of the vectors.
-    query_norm, row_norm : float
-        Euclidean norm of the query, largest norm of a row.
-
-    Returns
-    -------
-    error : float
-        At least ``|scan - canonical|``.
-
-    References
-    ----------
-    N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, equation (3.5):
-    ``|fl(x.y) - x.y| <= gamma_n |x|.|y|`` with ``gamma_n = n u / (1 - n u)`` for every order of summation,
-    fused or not; ``|x|.|y| <= ||x|| ||y||``. Four more terms cover the sum of both parts and the rounding of
-    the canonical score, one smallest normal number a term flushed subnormals; the last hundredth covers the
-    norms' own rounding.
-
-    Examples
-    --------
-    >>> f"{scan_error(256, 1.0, 1.0):.1e}"
-    '1.6e-05'
-    """
-    n = terms + 4
-    gamma = n * _UNIT_ROUNDOFF / (1 - n * _UNIT_ROUNDOFF)
-    return 1.01 * (gamma * query_norm * row_norm + n * _SMALLEST_NORMAL)
-
-
-class Scan(Protocol):
-    """Approximate scores of all rows, reduced to what the engine needs. Owns its copy of the vectors."""
-
-    def superset(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], errors: Sequence[float]
-    ) -> list[Rows]:
-        """Rows that may be among the best ``counts[b]`` of query b, each score at most ``errors[b]`` off.
-
-        Returns
-        -------
-        rows : list of B (R_b,) int64
-            In any order, at least ``counts[b]`` of them.
-        """
-        ...
-
-    def sort_into(self, queries: Sequence[JointQuery], edges: Sequence[Floats]) -> list[tuple[Rows, Rows]]:
-        """Distribute native scores over intervals ``[e0, e1), [e1, e2), ...`` with the tails on both sides.
-
-        Parameters
-        ----------
-        edges : sequence of B (2 M_b,) float32
-            Ascending.
-
-        Returns
-        -------
-        parts : list of B (counts, rows)
-            counts : (2 M_b + 1,) int64, scores per interval; rows : (R_b,) int64, those in odd intervals.
-        """
-        ...
 
 
 class Engine:
@@ -294,110 +205,6 @@ class Engine:
         )
 
 
-class CpuScan:
-    """One matrix product a block of rows, in float32."""
-
-    def __init__(self, index: Index) -> None:
-        # Mapped vectors start 45 bytes into their file; BLAS wants them aligned.
-        self._native = np.empty((len(index), index.manifest.encoder.dim), np.float32)
-        self._moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
-        for rows, native, moments in blocks(index):
-            self._native[rows], self._moments[rows] = native, moments
-
-    def superset(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], errors: Sequence[float]
-    ) -> list[Rows]:
-        """See :meth:`Scan.superset`."""
-        native, joint, spatial = stacked(queries)
-        kept = [_Candidates(count, error) for count, error in zip(counts, errors, strict=True)]
-        for start in range(0, len(self._native), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            scores = native @ self._native[part].T
-            if joint:
-                scores[joint] += spatial @ self._moments[part].T
-            for candidates, line in zip(kept, scores, strict=True):
-                candidates.offer(start, line)
-        return [candidates.rows() for candidates in kept]
-
-    def sort_into(self, queries: Sequence[JointQuery], edges: Sequence[Floats]) -> list[tuple[Rows, Rows]]:
-        """See :meth:`Scan.sort_into`."""
-        native = np.stack([q.native for q in queries])
-        counts = [np.zeros(len(e) + 1, np.int64) for e in edges]
-        inside: list[list[Rows]] = [[] for _ in edges]
-        for start in range(0, len(self._native), BLOCK_ROWS):
-            scores = native @ self._native[start : start + BLOCK_ROWS].T
-            for b, line in enumerate(scores):
-                # Most of an index is below the lowest interval and needs no search.
-                reached = np.flatnonzero(line >= edges[b][0]) if len(edges[b]) else np.zeros(0, np.intp)
-                interval = np.searchsorted(edges[b], line[reached], side="right")
-                counts[b] += np.bincount(interval, minlength=len(counts[b]))
-                counts[b][0] += len(line) - len(reached)
-                inside[b].append(start + reached[interval % 2 == 1])
-        return [(c, np.concatenate(rows).astype(np.int64)) for c, rows in zip(counts, inside, strict=True)]
-
-
-class _Candidates:
-    """Rows that may still be among the best ``count`` of one query."""
-
-    def __init__(self, count: int, error: float) -> None:
-        self._count, self._error = count, error
-        self._floor = np.float32(-np.inf)
-        self._rows: list[Rows] = []
-        self._scores: list[Floats] = []
-        self._held = 0
-
-    def offer(self, first: int, scores: Floats) -> None:
-        fresh = np.flatnonzero(scores >= self._floor)
-        self._rows.append(first + fresh.astype(np.int64))
-        self._scores.append(scores[fresh])
-        self._held += len(fresh)
-        if self._held > 2 * self._count + 1024:
-            self._tighten()
-
-    def rows(self) -> Rows:
-        self._tighten()
-        return self._rows[0]
-
-    def _tighten(self) -> None:
-        rows, scores = np.concatenate(self._rows), np.concatenate(self._scores)
-        if len(scores) > self._count:
-            last = np.partition(scores, len(scores) - self._count)[len(scores) - self._count]
-            self._floor = floor_below(float(last), self._error)
-            kept = scores >= self._floor
-            rows, scores = rows[kept], scores[kept]
-        self._rows, self._scores, self._held = [rows], [scores], len(rows)
-
-
-def floor_below(last: float, error: float) -> np.float32:
-    """Lowest scan score that a member of the true top k can have.
-
-    Parameters
-    ----------
-    last : float
-        The k-th best scan score. k rows have canonical scores of at least ``last - error``, so whoever
-        belongs to the top k has that too, and a scan score of at least ``last - 2 error``.
-    error : float
-        From :func:`scan_error`.
-    """
-    return np.float32(np.nextafter(np.float32(last - 2 * error), np.float32(-np.inf)))
-
-
-def stacked(queries: Sequence[JointQuery]) -> tuple[Floats, list[int], Floats]:
-    """Stack queries to matrices.
-
-    Returns
-    -------
-    native : (B, D) float32
-    joint : list of S int
-        Which queries have a spatial part.
-    spatial : (S, 2K) float32
-        Theirs. Native queries pay nothing for the sketch.
-    """
-    parts = {b: q.spatial.ravel() for b, q in enumerate(queries) if q.spatial is not None}
-    spatial = np.stack(list(parts.values())) if parts else np.zeros((0, 0), np.float32)
-    return np.stack([q.native for q in queries]), list(parts), spatial
-
-
 def _intervals(scores: Floats, error: float) -> Floats:
     """Edges of disjoint intervals, outside of which a scan score decides the order against ``scores``."""
     centres = np.unique(scores).astype(np.float64)
@@ -409,14 +216,6 @@ def _intervals(scores: Floats, error: float) -> Floats:
         high[np.r_[apart, True]] if len(high) else high,
     )
     return np.stack([starts, ends], axis=1).ravel()
-
-
-def blocks(index: Index) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Native vectors and decoded moments (R, 2K), block by block, aligned."""
-    for start in range(0, len(index), BLOCK_ROWS):
-        rows = slice(start, min(start + BLOCK_ROWS, len(index)))
-        moments = index.sketcher.decode(index.sketch(rows))
-        yield rows, np.array(index.native()[rows]), moments.reshape(len(moments), -1)
 
 
 def _largest_norms(index: Index) -> tuple[float, float]:

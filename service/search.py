@@ -14,8 +14,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -27,22 +26,17 @@ from indexer.errors import UnreadableImage
 from indexer.images import open_image
 from indexer.store import Index, open_index
 from parser.relation import ParsedQuery, SpatialRelation
-from service.engine import Engine, JointQuery, Scores, Top, canonical_scores
+from service.engine import Engine, Scores, Top, canonical_scores
 from service.errors import BadCursor, ImageGone, SearchError
 from service.pictures import Pictures
 from service.query import Mode, SearchRequest, clean_query
-from service.readout import UNIT, displacement_direction, is_proxy, phrases, select
+from service.readout import displacement_direction, phrases, select
+from service.results import Hit, Ranking, SearchResult
+from service.scan import JointQuery
 from service.texts import TextVectors
 
 SAME_SPACE = 0.999
 """Cosine between a stored vector and the same picture embedded again, below which the spaces differ."""
-
-
-class Ranking(StrEnum):
-    """How a query was ranked."""
-
-    NATIVE = "native"
-    SPATIAL = "spatial"
 
 
 class Parser(Protocol):
@@ -51,98 +45,6 @@ class Parser(Protocol):
     def parse_many(self, texts: Iterable[str]) -> list[ParsedQuery]:
         """Read queries."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One picture of a result.
-
-    Attributes
-    ----------
-    id, path : str
-    rank : int
-        From 1, counted over all pages.
-    score, native_score, spatial_score : float
-        float32 values; higher is better. ``spatial_score`` is 0 in a native ranking.
-    native_rank : int
-        Where the native ranking has this picture.
-    contributions : tuple of float
-        Spatial score by relation, in the order of ``ranked_relations``; empty unless asked for.
-    """
-
-    id: str
-    path: str
-    rank: int
-    score: float
-    native_score: float
-    spatial_score: float
-    native_rank: int
-    contributions: tuple[float, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values; scores in the fewest digits that read back as the same float32."""
-        values: dict[str, Any] = {
-            "id": self.id,
-            "path": self.path,
-            "rank": self.rank,
-            "score": _short(self.score),
-            "native_score": _short(self.native_score),
-            "spatial_score": _short(self.spatial_score),
-            "native_rank": self.native_rank,
-        }
-        if self.contributions:
-            values["contributions"] = [_short(c) for c in self.contributions]
-        return values
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The answer to one query.
-
-    Attributes
-    ----------
-    query : str
-        As it was searched.
-    mode : Ranking
-    parsed : ParsedQuery
-    ranked_relations : tuple of SpatialRelation
-        Those that moved the ranking.
-    hits : tuple of Hit
-        Score descending, ties by id.
-    warnings : tuple of str
-        Sentences for the user.
-    total : int
-        Pictures the query was scored against.
-    next_cursor : str or None
-        Where the next page begins; None at the end.
-    took_ms : dict of str to float
-        By stage; in a batch, of the whole batch.
-    """
-
-    query: str
-    mode: Ranking
-    parsed: ParsedQuery
-    ranked_relations: tuple[SpatialRelation, ...]
-    hits: tuple[Hit, ...]
-    warnings: tuple[str, ...]
-    total: int
-    next_cursor: str | None
-    took_ms: dict[str, float] = field(compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {
-            "query": self.query,
-            "mode": self.mode.value,
-            "frame": "viewer",
-            "parsed": self.parsed.to_dict(),
-            "relations": [_relation_to_dict(r) for r in self.ranked_relations],
-            "hits": [hit.to_dict() for hit in self.hits],
-            "warnings": list(self.warnings),
-            "total": self.total,
-            "next_cursor": self.next_cursor,
-            "took_ms": {stage: round(ms, 3) for stage, ms in self.took_ms.items()},
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -428,17 +330,6 @@ def _job(request: SearchRequest, offset: int, parsed: ParsedQuery) -> _Job:
         return _Job(request, offset, parsed, (), ())
     chosen = select(parsed.relations, depth=request.depth)
     return _Job(request, offset, parsed, chosen.ranked, (*parsed.warnings, *chosen.warnings))
-
-
-def _relation_to_dict(relation: SpatialRelation) -> dict[str, Any]:
-    values: dict[str, Any] = {"subject": relation.subject, "relation": relation.relation.value}
-    if relation.object is not None:
-        values["object"] = relation.object
-    return values | {"direction": list(UNIT[relation.relation]), "proxy": is_proxy(relation)}
-
-
-def _short(score: float) -> float:
-    return float(str(np.float32(score)))
 
 
 class _Clock:

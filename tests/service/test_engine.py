@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from indexer.sketch import Precision
 from service import engine as engine_module
+from service import scan as scan_module
 from service.cuda import TorchScan
-from service.engine import CpuScan, Engine, JointQuery, canonical_scores, scan_error
+from service.engine import Engine, canonical_scores
+from service.scan import CpuScan, JointQuery, scan_error
 from tests.support import DIM, vector_index
 
 
@@ -19,6 +21,7 @@ def index(request, tmp_path_factory):
 
 @pytest.fixture(params=["cpu", "torch"])
 def engine(request, index, monkeypatch):
+    monkeypatch.setattr(scan_module, "BLOCK_ROWS", 700)
     monkeypatch.setattr(engine_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
     made = Engine(index, "cpu")
     if request.param == "torch":

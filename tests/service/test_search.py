@@ -19,7 +19,8 @@ from service.errors import (
     UnknownImage,
 )
 from service.query import Mode, SearchRequest
-from service.search import Ranking, Searcher
+from service.results import Ranking
+from service.search import Searcher
 from tests.support import Placed, SmallParser, TinyEncoder, draw, index_folder
 
 PLAIN = ["red", "a photo of a blue thing", "yellow and green", "nothing at all", "purple orange"]
