@@ -151,6 +151,19 @@ class TextFeatures:
     truncated: tuple[bool, ...]
 
 
+class Preparer(Protocol):
+    """An encoder's preprocessing without its weights: small and picklable, so that other processes can decode."""
+
+    @property
+    def short_side(self) -> int:
+        """Pixels that the short side of a picture must have for nothing to be scaled up, whatever its shape."""
+        ...
+
+    def __call__(self, image: Image.Image) -> Pixels:
+        """Preprocess one upright RGB picture."""
+        ...
+
+
 class Encoder(Protocol):
     """Two towers into one joint space, the image tower with its patches.
 
@@ -160,6 +173,11 @@ class Encoder(Protocol):
     @property
     def spec(self) -> EncoderSpec:
         """What identifies the embedding space."""
+        ...
+
+    @property
+    def preparer(self) -> Preparer:
+        """What :meth:`prepare` does, apart from the encoder."""
         ...
 
     def prepare(self, image: Image.Image) -> Pixels:

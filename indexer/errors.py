@@ -86,6 +86,10 @@ class UnreadableReason(StrEnum):
     """The file ends before the picture does."""
     BROKEN = "broken"
     """The decoder gave up for another reason."""
+    TIMED_OUT = "timed_out"
+    """Reading or decoding did not end; its process was killed. Tried again on the next run."""
+    DECODER_DIED = "decoder_died"
+    """Its process crashed or ran out of memory, twice. Tried again on the next run."""
 
 
 class UnreadableImage(IndexerError):

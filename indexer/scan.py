@@ -52,6 +52,8 @@ class ScannedFile:
     modified_ns: int = 0
     problem: UnreadableReason | None = None
     detail: str = ""
+    offset: int | None = None
+    """Where its bytes begin in ``path``, for a member of an archive."""
 
     @property
     def id(self) -> int:

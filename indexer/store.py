@@ -12,10 +12,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import faiss
 import numpy as np
@@ -24,13 +24,15 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from indexer.encoder import EncoderSpec
 from indexer.errors import IndexerError
+from indexer.ledger import INDEXED, LEDGER_SCHEMA
 from indexer.sketch import Codes, Precision, Sketcher
 
 FORMAT = 1
+REFIT_GROWTH = 2.0
 MANIFEST = "manifest.json"
 LEDGER = "images.parquet"
 WHOLE_CHECK_BYTES = 1 << 30
@@ -39,24 +41,6 @@ WHOLE_CHECK_BYTES = 1 << 30
 
 _INT8_OFFSET = 128  # FAISS stores signed bytes as unsigned ones, 128 higher.
 
-LEDGER_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("content_hash", pa.string()),
-        pa.field("bytes", pa.int64()),
-        pa.field("width", pa.int32()),
-        pa.field("height", pa.int32()),
-        pa.field("orientation", pa.int8()),
-        pa.field("format", pa.string()),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),
-    ]
-)
-"""One row a file that looked like a picture, in id order. ``status`` is ``indexed`` or ``unreadable``; the n-th
-indexed row owns row n of the vectors."""
-
 
 class IndexMissing(IndexerError):
     """There is no finished index at the place that was named."""
@@ -64,6 +48,10 @@ class IndexMissing(IndexerError):
 
 class IndexDamaged(IndexerError):
     """A file of the index is not what the manifest says."""
+
+
+class WriteFailed(IndexerError):
+    """A file could not be written: the disk is full, say. What had its name before is untouched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +77,8 @@ class Calibration:
         Images of the collection the basis and lambda were fitted on.
     pairs : int
         Word pairs.
+    collection : int
+        Files in the collection at that time; 0 where that was not written down.
     """
 
     lam: float
@@ -96,6 +86,7 @@ class Calibration:
     displacement_std: float
     images: int
     pairs: int
+    collection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +112,8 @@ class Manifest:
         Files without, by reason.
     files : Mapping[str, DataFile]
         ``native``, ``sketch``, ``basis``, ``ledger``.
+    jpeg_reduce_to : int or None
+        Short side that JPEGs were reduced to while they were decoded; None where every pixel was.
     """
 
     format: int
@@ -133,6 +126,16 @@ class Manifest:
     indexed: int
     unreadable: Mapping[str, int]
     files: Mapping[str, DataFile]
+    jpeg_reduce_to: int | None = None
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the collection has outgrown the sample that basis and lambda were fitted on.
+
+        They stay as they are while pictures come and go, and were fitted on a fair sample of what was there. Once
+        most pictures have come since, they describe another collection: ``beside index --refit`` fits them anew.
+        """
+        return self.indexed > REFIT_GROWTH * max(self.calibration.collection, self.calibration.images)
 
     def to_json(self) -> str:
         """As written to disk."""
@@ -146,6 +149,7 @@ class Manifest:
                 "encoder": self.encoder.to_dict(),
                 "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
                 "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
+                "decoding": {"jpeg_reduce_to": self.jpeg_reduce_to},
                 "files": {role: asdict(file) for role, file in self.files.items()},
             },
             indent=2,
@@ -175,6 +179,7 @@ class Manifest:
             indexed=values["counts"]["indexed"],
             unreadable=values["counts"]["unreadable"],
             files={role: DataFile(**file) for role, file in values["files"].items()},
+            jpeg_reduce_to=values.get("decoding", {}).get("jpeg_reduce_to"),
         )
 
 
@@ -187,7 +192,7 @@ class Index:
     folder : Path
     manifest : Manifest
     ledger : pyarrow.Table
-        :data:`LEDGER_SCHEMA`, in id order.
+        `indexer.ledger.LEDGER_SCHEMA`, then the columns that came with a table of pictures; in id order.
     sketcher : Sketcher
     """
 
@@ -336,40 +341,43 @@ def write_index(
     encoder: EncoderSpec,
     sketcher: Sketcher,
     calibration: Calibration,
-    native: NDArray[np.float32],
-    codes: Codes,
+    vectors: Iterable[tuple[NDArray[np.float32], Codes]],
     ledger: pa.Table,
     created: str,
+    jpeg_reduce_to: int | None = None,
 ) -> Manifest:
     """Write a new generation and make it the current one.
 
     Parameters
     ----------
-    native : (N, D) float32
-        Unit rows in id order.
-    codes : (N, 2, K) int8 or float16
-        In the same order.
+    vectors : iterable of ((B, D) float32, (B, 2, K) int8 or float16)
+        Unit rows and codes, N rows in all, block by block in id order.
     ledger : pyarrow.Table
-        :data:`LEDGER_SCHEMA` in id order, N rows of it with status ``indexed``.
+        `indexer.ledger.LEDGER_SCHEMA` in id order, N rows of it with status ``indexed``; more columns may follow.
 
     Returns
     -------
     Manifest
         As it is now on disk.
+
+    Raises
+    ------
+    WriteFailed
+        The generation before is still the current one.
     """
-    n, dim = native.shape
-    flat = faiss.IndexFlatIP(dim)
-    flat.add(np.ascontiguousarray(native, dtype=np.float32))
+    flat = faiss.IndexFlatIP(encoder.dim)
     fp16 = sketcher.precision is Precision.FP16
     kind = faiss.ScalarQuantizer.QT_fp16 if fp16 else faiss.ScalarQuantizer.QT_8bit_direct_signed
     quantised = faiss.IndexScalarQuantizer(2 * sketcher.k, kind, faiss.METRIC_INNER_PRODUCT)
-    quantised.add(codes.reshape(n, 2 * sketcher.k).astype(np.float32))
+    for native, codes in vectors:
+        flat.add(np.ascontiguousarray(native, dtype=np.float32))
+        quantised.add(codes.reshape(len(codes), 2 * sketcher.k).astype(np.float32))
     basis = {"components": sketcher.components, "scale": sketcher.scale}
     files = {
-        "native": _add(folder, "native", ".faiss", lambda p: faiss.write_index(flat, str(p))),
-        "sketch": _add(folder, "sketch", ".faiss", lambda p: faiss.write_index(quantised, str(p))),
-        "basis": _add(folder, "basis", ".safetensors", lambda p: save_file(basis, p)),
-        "ledger": _add(folder, "images", ".parquet", lambda p: pq.write_table(ledger, p, compression="zstd")),
+        "native": _add(folder, "native", lambda f: _write_faiss(flat, f)),
+        "sketch": _add(folder, "sketch", lambda f: _write_faiss(quantised, f)),
+        "basis": _add(folder, "basis", lambda f: f.write(save(basis))),
+        "ledger": _add(folder, "ledger", lambda f: pq.write_table(ledger, f, compression="zstd")),
     }
     status, counts = np.unique(
         ledger["reason"].drop_null().to_numpy(zero_copy_only=False), return_counts=True
@@ -382,17 +390,36 @@ def write_index(
         k=sketcher.k,
         precision=sketcher.precision,
         calibration=calibration,
-        indexed=n,
+        indexed=flat.ntotal,
         unreadable={str(reason): int(count) for reason, count in zip(status, counts, strict=True)},
         files=files,
+        jpeg_reduce_to=jpeg_reduce_to,
     )
-    write_atomically(folder / MANIFEST, lambda p: p.write_text(manifest.to_json(), encoding="utf-8"))
-    write_atomically(folder / LEDGER, lambda p: _second_name(folder / files["ledger"].name, p))
-    _drop_other_generations(folder, keep={file.name for file in files.values()})
+    write_atomically(folder / MANIFEST, lambda f: f.write(manifest.to_json().encode()))
+    tidy(folder)
     return manifest
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+def tidy(folder: Path) -> None:
+    """Remove what a killed build left in an index folder, and give the current ledger its plain name again.
+
+    Only for the one builder that holds the folder: what it removes may be another builder's work.
+    """
+    for path in folder.glob(f"*{_PART}"):
+        path.unlink(missing_ok=True)
+    try:
+        current = read_manifest(folder).files
+    except (IndexMissing, IndexDamaged):
+        return
+    keep = {file.name for file in current.values()}
+    for stem, suffix in _DATA_FILES.values():
+        for path in folder.glob(f"{stem}-*{suffix}"):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+    _name_ledger(folder / current["ledger"].name, folder / LEDGER)
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Make a file appear whole or not at all, even if the machine stops.
 
     Parameters
@@ -400,13 +427,14 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     path : Path
         Final name.
     write : callable
-        Writes the content to the path it is given, in the same folder.
+        Writes the content to the file it is given.
+
+    Raises
+    ------
+    WriteFailed
+        Whatever had the name before still has it.
     """
-    # Not hidden and not random: a left-over of a killed build is overwritten by the next one instead of piling up.
-    temporary = path.with_name(f"{path.name}.part")
-    temporary.unlink(missing_ok=True)
-    write(temporary)
-    _sync(temporary)
+    temporary = _write_part(path.parent, path.name, write)
     temporary.replace(path)
     _sync(path.parent)
 
@@ -429,8 +457,8 @@ def _open(folder: Path, manifest: Manifest) -> Index:
         native = faiss.read_index(str(folder / files["native"].name), faiss.IO_FLAG_MMAP_IFC)
         sketch = faiss.read_index(str(folder / files["sketch"].name), faiss.IO_FLAG_MMAP_IFC)
         basis = load_file(folder / files["basis"].name)
-        ledger = pq.read_table(folder / files["ledger"].name, schema=LEDGER_SCHEMA)
-        images = ledger.filter(pa.compute.equal(ledger["status"], "indexed"))
+        ledger = pq.read_table(folder / files["ledger"].name)
+        images = ledger.filter(pa.compute.equal(ledger["status"], INDEXED))
         sketcher = Sketcher(basis["components"], basis["scale"], manifest.precision)
     except (RuntimeError, OSError, SafetensorError, KeyError, pa.ArrowException) as error:
         raise IndexDamaged(
@@ -441,6 +469,7 @@ def _open(folder: Path, manifest: Manifest) -> Index:
         "sketch": ((sketch.ntotal, sketch.d), (manifest.indexed, 2 * manifest.k)),
         "basis": (sketcher.components.shape, (manifest.k, manifest.encoder.dim)),
         "ledger": ((images.num_rows,), (manifest.indexed,)),
+        "ledger columns": (ledger.schema.names[: len(LEDGER_SCHEMA)], LEDGER_SCHEMA.names),
     }
     for role, (came, expected) in shapes.items():
         if came != expected:
@@ -450,11 +479,20 @@ def _open(folder: Path, manifest: Manifest) -> Index:
     return Index(folder, manifest, ledger, images, sketcher, native, sketch)
 
 
-def _add(folder: Path, stem: str, suffix: str, write: Callable[[Path], object]) -> DataFile:
+_DATA_FILES = {
+    "native": ("native", ".faiss"),
+    "sketch": ("sketch", ".faiss"),
+    "basis": ("basis", ".safetensors"),
+    "ledger": ("images", ".parquet"),
+}
+_PART = ".part"
+# Neither hidden nor random: what a killed build leaves is found, by people and by the next build.
+
+
+def _add(folder: Path, role: str, write: Callable[[BinaryIO], object]) -> DataFile:
     """Write a data file under a name that holds a part of its checksum."""
-    temporary = folder / f"{stem}{suffix}.part"
-    write(temporary)
-    _sync(temporary)
+    stem, suffix = _DATA_FILES[role]
+    temporary = _write_part(folder, f"{stem}{suffix}", write)
     digest = sha256_of(temporary)
     file = DataFile(f"{stem}-{digest[:12]}{suffix}", temporary.stat().st_size, digest)
     temporary.replace(folder / file.name)
@@ -462,24 +500,53 @@ def _add(folder: Path, stem: str, suffix: str, write: Callable[[Path], object]) 
     return file
 
 
-def _second_name(path: Path, name: Path) -> None:
+def _write_part(folder: Path, name: str, write: Callable[[BinaryIO], object]) -> Path:
+    temporary = folder / f"{name}{_PART}"
     try:
-        name.hardlink_to(path)
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except (OSError, RuntimeError, pa.ArrowException) as error:  # FAISS wraps what its writer meets
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise WriteFailed(
+            f"{folder / name} cannot be written",
+            came=getattr(error, "strerror", None) or str(error).splitlines()[0],
+            fix="The index is as it was before. Make room and run the same command again.",
+        ) from error
+    return temporary
+
+
+def _write_faiss(index: Any, file: BinaryIO) -> None:
+    """Through Python's file, not FAISS's own, which does not look at what closing it says about a full disk."""
+    failed: list[OSError] = []
+
+    def write(content: bytes) -> int:
+        try:
+            return file.write(content)
+        except OSError as error:
+            failed.append(error)
+            raise
+
+    try:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(write))  # type: ignore[attr-defined]
+    except Exception:
+        if failed:
+            raise failed[0] from None
+        raise
+
+
+def _name_ledger(path: Path, name: Path) -> None:
+    """Give a file a second, plain name."""
+    if name.exists() and name.samefile(path):
+        return
+    temporary = name.with_name(f"{name.name}{_PART}")
+    try:
+        temporary.hardlink_to(path)
     except OSError:  # not every file system has links
-        name.write_bytes(path.read_bytes())
-
-
-def _drop_other_generations(folder: Path, *, keep: set[str]) -> None:
-    for stem, suffix in (
-        ("native", ".faiss"),
-        ("sketch", ".faiss"),
-        ("basis", ".safetensors"),
-        ("images", ".parquet"),
-    ):
-        for path in folder.glob(f"{stem}-*{suffix}"):
-            if path.name not in keep:
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
+        temporary.write_bytes(path.read_bytes())
+    temporary.replace(name)
 
 
 def _sync(path: Path) -> None:

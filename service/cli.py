@@ -100,7 +100,7 @@ def index(
         str | None, typer.Option(help="Weights: a file, or a tag in the local cache.")
     ] = None,
     device: OnDevice = "auto",
-    workers: Annotated[int | None, typer.Option(min=1, help="Decoding threads; one a core.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Decoding processes; one a core.")] = None,
     k: Annotated[
         int | None, typer.Option("--k", min=1, max=1024, help="Sketch components an axis; 64.")
     ] = None,
@@ -290,7 +290,9 @@ def _status(error: Exception) -> int | None:
     for module, names in {
         "indexer.encoder": ("EncoderUnavailable",),
         "indexer.store": ("IndexMissing",),
-        "indexer.build": ("NoImages", "BuildRefused"),
+        "indexer.build": ("BuildRefused",),
+        "indexer.sources": ("NoImages",),
+        "indexer.workspace": ("OtherSketch",),
     }.items():
         if module in sys.modules:
             wrong_use += tuple(getattr(sys.modules[module], name) for name in names)

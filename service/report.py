@@ -124,6 +124,5 @@ def _note(now: Progress) -> str:
     if now.seconds_left is not None:
         minutes, seconds = divmod(round(now.seconds_left), 60)
         parts.append(f"{minutes}:{seconds:02d} left")
-    if now.unreadable:
-        parts.append(f"{now.unreadable} unreadable")
+    parts += [f"{count} {reason.replace('_', ' ')}" for reason, count in sorted(now.unreadable.items())]
     return ", ".join(parts)

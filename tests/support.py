@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from indexer.encoder import DenseMode, DenseView, EncoderSpec, ImageFeatures, Pixels, TextFeatures
+from indexer.ledger import LEDGER_SCHEMA
 from indexer.moments import spatial_moments
 from indexer.scan import content_hash, format_id, image_id
 from indexer.sketch import Precision, Sketcher, fit_sketcher
-from indexer.store import LEDGER_SCHEMA, Calibration, Index, open_index, write_index
+from indexer.store import Calibration, Index, open_index, write_index
 from parser.relation import ParsedQuery, Position, Relation, SpatialRelation
 
 Floats = NDArray[np.float32]
@@ -41,6 +42,16 @@ def word_vector(word: str) -> Floats:
     seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
     vector = np.random.default_rng(seed).standard_normal(DIM)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+class TinyPreparer:
+    """Squashes to 64 pixels."""
+
+    short_side = GRID * 8
+
+    def __call__(self, image: Image.Image) -> Pixels:
+        small = image.resize((GRID * 8, GRID * 8), Image.Resampling.NEAREST)
+        return Pixels(np.asarray(small, dtype=np.float32).transpose(2, 0, 1).copy())
 
 
 @dataclass
@@ -69,9 +80,12 @@ class TinyEncoder:
             numeric="float32",
         )
 
+    @property
+    def preparer(self) -> TinyPreparer:
+        return TinyPreparer()
+
     def prepare(self, image: Image.Image) -> Pixels:
-        small = image.resize((GRID * 8, GRID * 8), Image.Resampling.NEAREST)
-        return Pixels(np.asarray(small, dtype=np.float32).transpose(2, 0, 1).copy())
+        return self.preparer(image)
 
     def encode_images(self, batch: Sequence[Pixels]) -> ImageFeatures:
         names = [*COLOURS, ""]
@@ -251,8 +265,7 @@ def store(
         encoder=spec,
         sketcher=sketcher,
         calibration=Calibration(lam, float(native_spread), float(spread), len(native), 50),
-        native=native,
-        codes=codes,
+        vectors=[(native, codes)],
         ledger=pa.Table.from_pylist(rows, schema=LEDGER_SCHEMA),
         created="2025-01-01T00:00:00Z",
     )

@@ -5,21 +5,27 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-import indexer.build
-from indexer.build import BuildInterrupted, BuildRefused, NoImages, Progress, build_index
+import indexer.workspace
+from indexer.build import BuildInterrupted, BuildRefused, Progress
+from indexer.build import build_index as build_in_processes
 from indexer.encoder import EncoderMismatch, ImageFeatures, Pixels
 from indexer.errors import UnusableFolder
 from indexer.sketch import Precision
+from indexer.sources import NoImages
 from indexer.store import Index, IndexDamaged, open_index
+from indexer.workspace import OtherSketch
 from tests.support import COLOURS, TinyEncoder
 
 ROOT = Path(__file__).resolve().parents[2]
+
+build_index = partial(build_in_processes, workers=0)
 
 
 def paint(path: Path, seed: int) -> None:
@@ -118,8 +124,8 @@ def test_additions_removals_and_changes_cost_what_they_are(tmp_path: Path) -> No
 def test_an_interrupted_build_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:
-    monkeypatch.setattr(indexer.build, "SAMPLE_IMAGES", 8)
-    monkeypatch.setattr(indexer.build, "SHARD_IMAGES", 4)
+    monkeypatch.setattr(indexer.workspace, "SAMPLE_IMAGES", 8)
+    monkeypatch.setattr(indexer.workspace, "SHARD_IMAGES", 4)
     images = gallery(tmp_path / "in", 30)
     build_index(images, tmp_path / "calm", TinyEncoder(), batch=4)
     with pytest.raises(BuildInterrupted, match=r"of 30 files.*Run the same command again"):
@@ -135,10 +141,10 @@ def test_a_killed_build_goes_on(tmp_path: Path) -> None:
     """SIGKILL, nothing cleaned up: the lock is free, no picture is lost or twice there."""
     images = gallery(tmp_path / "in", 40)
     script = f"""
-import indexer.build, os, signal
+import indexer.build, indexer.workspace, os, signal
 from pathlib import Path
 from tests.support import TinyEncoder
-indexer.build.SAMPLE_IMAGES, indexer.build.SHARD_IMAGES = 8, 4
+indexer.workspace.SAMPLE_IMAGES, indexer.workspace.SHARD_IMAGES = 8, 4
 def progress(p):
     if p.done >= 20: os.kill(os.getpid(), signal.SIGKILL)
 images, out = Path({str(images)!r}), Path({str(tmp_path / "out")!r})
@@ -184,7 +190,7 @@ def test_refusals_name_both_sides(tmp_path: Path) -> None:
     build_index(images, out, TinyEncoder(), k=4)
     with pytest.raises(EncoderMismatch, match=r"tiny \(random:0\), not with tiny \(random:1\)"):
         build_index(images, out, TinyEncoder(seed=1))
-    with pytest.raises(BuildRefused, match="expected k 4, int8, came k 9, fp16"):
+    with pytest.raises(OtherSketch, match="expected k 4, int8, came k 9, fp16"):
         build_index(images, out, TinyEncoder(), k=9, precision=Precision.FP16)
     with pytest.raises(BuildRefused, match=r"holds something else.*Choose a new folder"):
         build_index(images, images, TinyEncoder())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import BinaryIO
 
 import faiss
 import numpy as np
@@ -9,15 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from indexer.ledger import LEDGER_SCHEMA
 from indexer.sketch import Precision, fit_sketcher
 from indexer.store import (
     LEDGER,
-    LEDGER_SCHEMA,
     MANIFEST,
     Calibration,
     Index,
     IndexDamaged,
     IndexMissing,
+    WriteFailed,
     open_index,
     read_manifest,
     write_atomically,
@@ -51,8 +53,9 @@ def write(folder: Path, *, precision: Precision = Precision.INT8, native: np.nda
     sketcher = fit_sketcher(TOKENS, MOMENTS, k=K, precision=precision)
     write_index(
         folder, image_root=folder, encoder=TinyEncoder().spec, sketcher=sketcher,
-        calibration=Calibration(0.5, 1.0, 2.0, N, 64), native=native,
-        codes=sketcher.encode(MOMENTS[: len(native)]), ledger=ledger(len(native)), created="2026-01-01T00:00:00+00:00",
+        calibration=Calibration(0.5, 1.0, 2.0, N, 64),
+        vectors=[(native, sketcher.encode(MOMENTS[: len(native)]))], ledger=ledger(len(native)),
+        created="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
     return open_index(folder)
 
@@ -162,15 +165,16 @@ def test_opening_waits_out_a_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    write_atomically(path, lambda p: p.write_text("old"))
+    write_atomically(path, lambda file: file.write(b"old"))
 
-    def fail(part: Path) -> None:
-        part.write_text("half")
-        raise OSError("disk full")
+    def fail(file: BinaryIO) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(WriteFailed, match=r"file cannot be written: came No space left.*Make room"):
         write_atomically(path, fail)
     assert path.read_text() == "old"
-    write_atomically(path, lambda p: p.write_text("new"))
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    write_atomically(path, lambda file: file.write(b"new"))
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert path.read_text() == "new"
