@@ -290,15 +290,19 @@ def measure_full(
     n = summary.indexed
     metrics = [
         Metric("full_seconds", summary.seconds, "s", n=n),
-        Metric(
-            "full_images_per_s", summary.images_per_s, "images/s", *np.quantile(rates, [0.025, 0.975]), n=n
-        ),
+        Metric("full_images_per_s", summary.images_per_s, "images/s", *_spread(rates), n),
         Metric("full_peak_rss", peak, "bytes", n=n),
         Metric("full_rss_growth", max(late) - late[0], "bytes", n=n),
         *(Metric(f"full_{role}_bytes_per_image", value, "bytes", n=n) for role, value in size.items()),
         *(Metric(f"full_{name}", value, "s", n=n) for name, value in cold.items()),
     ]
     return metrics, {"over_time": watch.rows, "unreadable": len(summary.unreadable)}
+
+
+def _spread(rates: Sequence[float]) -> tuple[float, float]:
+    """Where the rate lay for 95 % of the run; a build is one sample, and this is how flat it was."""
+    low, high = np.quantile(rates, [0.025, 0.975])
+    return float(low), float(high)
 
 
 _COLD = """
