@@ -22,8 +22,9 @@ from PIL import Image, ImageOps
 from benchmarks.data import Photo, load_photos
 from benchmarks.record import DEFAULT_DATA, Metric, parser, share, write_result
 from indexer.calibrate import calibrate
-from indexer.encoder import COMPACT, Encoder, load_encoder, phrase_text
+from indexer.encoder import COMPACT, Encoder, phrase_text
 from indexer.images import open_image
+from indexer.load import load_encoder
 from indexer.moments import spatial_moments
 from indexer.sketch import Sketcher, fit_sketcher
 

@@ -117,7 +117,8 @@ def index(
 ) -> int:
     """Index a folder of pictures, go on with an interrupted index, or bring one up to date."""
     from indexer.build import build_index  # noqa: PLC0415
-    from indexer.encoder import DenseMode, DenseView, load_encoder  # noqa: PLC0415
+    from indexer.encoder import DenseMode, DenseView  # noqa: PLC0415
+    from indexer.load import load_encoder  # noqa: PLC0415
     from indexer.scan import scan_folder  # noqa: PLC0415
     from indexer.sketch import Precision  # noqa: PLC0415
 
@@ -246,7 +247,7 @@ def verify(
     as_json: AsJson = False,
 ) -> int:
     """Hold every byte of an index against its manifest, and a sample of its vectors against the pictures."""
-    from indexer.encoder import load_encoder_for  # noqa: PLC0415
+    from indexer.load import load_encoder_for  # noqa: PLC0415
     from indexer.store import IndexDamaged, read_manifest  # noqa: PLC0415
     from indexer.verify import verify_index  # noqa: PLC0415
 

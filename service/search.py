@@ -21,9 +21,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from indexer.encoder import Encoder, EncoderMismatch, load_encoder_for, phrase_text
+from indexer.encoder import Encoder, EncoderMismatch, phrase_text
 from indexer.errors import UnreadableImage
 from indexer.images import open_image
+from indexer.load import load_encoder_for
 from indexer.store import Index, open_index
 from parser.relation import ParsedQuery, SpatialRelation
 from service.engine import Engine, Scores, Top, canonical_scores

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from indexer.encoder import DenseView, Encoder, EncoderSpec, load_encoder
+from indexer.encoder import DenseView, Encoder, EncoderSpec
+from indexer.load import load_encoder
 from tests.indexer.test_dense import encoder as open_clip_encoder
 from tests.support import TinyEncoder
 

@@ -13,7 +13,8 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
 from indexer.dense import UnsupportedTower, dense_reader, read_frame
-from indexer.encoder import DenseMode, DenseView, EncoderUnavailable, load_encoder
+from indexer.encoder import DenseMode, DenseView, EncoderUnavailable
+from indexer.load import load_encoder
 from indexer.openclip import OpenClipEncoder, weights_hash, wrap_open_clip
 
 TEXT = {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}

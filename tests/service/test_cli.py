@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-import indexer.encoder
+import indexer.load
 import service.search
 from indexer.encoder import require_same_encoder
 from indexer.store import read_manifest
@@ -35,7 +35,7 @@ def tiny(monkeypatch):
         require_same_encoder(spec, (encoder := TinyEncoder()).spec)
         return encoder
 
-    monkeypatch.setattr(indexer.encoder, "load_encoder", lambda *_, **__: TinyEncoder())
+    monkeypatch.setattr(indexer.load, "load_encoder", lambda *_, **__: TinyEncoder())
     monkeypatch.setattr(service.search, "load_encoder_for", load_for)
 
 
