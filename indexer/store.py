@@ -373,12 +373,17 @@ def write_index(
         flat.add(np.ascontiguousarray(native, dtype=np.float32))
         quantised.add(codes.reshape(len(codes), 2 * sketcher.k).astype(np.float32))
     basis = {"components": sketcher.components, "scale": sketcher.scale}
-    files = {
-        "native": _add(folder, "native", lambda f: _write_faiss(flat, f)),
-        "sketch": _add(folder, "sketch", lambda f: _write_faiss(quantised, f)),
-        "basis": _add(folder, "basis", lambda f: f.write(save(basis))),
-        "ledger": _add(folder, "ledger", lambda f: pq.write_table(ledger, f, compression="zstd")),
+    writers: dict[str, Callable[[BinaryIO], object]] = {
+        "native": lambda f: _write_faiss(flat, f),
+        "sketch": lambda f: _write_faiss(quantised, f),
+        "basis": lambda f: f.write(save(basis)),
+        "ledger": lambda f: pq.write_table(ledger, f, compression="zstd"),
     }
+    try:
+        files = {role: _add(folder, role, write) for role, write in writers.items()}
+    except WriteFailed:
+        tidy(folder)  # the half that was written takes room, and room is short
+        raise
     status, counts = np.unique(
         ledger["reason"].drop_null().to_numpy(zero_copy_only=False), return_counts=True
     )
@@ -407,16 +412,20 @@ def tidy(folder: Path) -> None:
     """
     for path in folder.glob(f"*{_PART}"):
         path.unlink(missing_ok=True)
+    current: Mapping[str, DataFile] = {}
     try:
         current = read_manifest(folder).files
-    except (IndexMissing, IndexDamaged):
+    except IndexDamaged:
         return
+    except IndexMissing:
+        pass
     keep = {file.name for file in current.values()}
     for stem, suffix in _DATA_FILES.values():
         for path in folder.glob(f"{stem}-*{suffix}"):
             if path.name not in keep:
                 path.unlink(missing_ok=True)
-    _name_ledger(folder / current["ledger"].name, folder / LEDGER)
+    if current:
+        _name_ledger(folder / current["ledger"].name, folder / LEDGER)
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
