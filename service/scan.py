@@ -33,7 +33,7 @@ class JointQuery:
     native : (D,) float32
         Unit text vector of the whole query.
     spatial : (2, K) float32 or None
-        ``weight * lambda * sum_r u_r B(t_s - t_o)``, x then y; None for a native query.
+        ``weight * sum_r lambda_r u_r B(t_s - t_o)``, x then y; None for a native query.
     """
 
     native: Floats

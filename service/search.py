@@ -32,6 +32,7 @@ from service.errors import BadCursor, ImageGone, SearchError
 from service.pictures import Pictures
 from service.query import Mode, SearchRequest, clean_query
 from service.readout import displacement_direction, phrases, select
+from service.reference import Reference
 from service.results import Hit, Ranking, SearchResult
 from service.scan import JointQuery
 from service.texts import TextVectors
@@ -90,6 +91,7 @@ class Searcher:
         self.pictures = Pictures(index, images or Path(index.manifest.image_root))
         self.engine = Engine(index, device)
         self.texts = TextVectors(encoder)
+        self.reference = Reference(index)
         self._parser = parser
         self._parsing = Lock()
 
@@ -245,14 +247,11 @@ class Searcher:
         if not job.ranked:
             return replace(job, vectors=JointQuery(native), warnings=warnings)
         vectors = {p: v for p, (v, _) in zip(phrases(job.ranked), sides, strict=True)}
-        scale = job.request.weight * self.index.manifest.calibration.lam
-
-        def joint(relations: Sequence[SpatialRelation]) -> JointQuery:
-            direction = displacement_direction(relations, vectors, self.index.sketcher)
-            return JointQuery(native, (direction * scale).astype(np.float32))
-
-        parts = tuple(joint([r]) for r in job.ranked) if job.request.explain else ()
-        return replace(job, vectors=joint(job.ranked), parts=parts, warnings=warnings)
+        directions = [displacement_direction([r], vectors, self.index.sketcher) for r in job.ranked]
+        scaled = [d * (job.request.weight * self.reference.displacement_unit(d)) for d in directions]
+        parts = [JointQuery(native, d.astype(np.float32)) for d in scaled] if job.request.explain else ()
+        joint = JointQuery(native, np.sum(scaled, axis=0).astype(np.float32))
+        return replace(job, vectors=joint, parts=tuple(parts), warnings=warnings)
 
     def _page(self, job: _Job, top: Top) -> Top:
         page = slice(job.offset, job.offset + job.request.k)
