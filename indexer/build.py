@@ -103,6 +103,7 @@ def build_index(
     out: Path,
     encoder: Encoder,
     *,
+    root: Path | None = None,
     workers: int | None = None,
     k: int | None = None,
     precision: Precision | None = None,
@@ -121,6 +122,8 @@ def build_index(
     out : Path
         Index folder: new, empty, or one this function made.
     encoder : Encoder
+    root : Path, optional
+        For lists and tables: the folder that their paths start from.
     workers : int, optional
         Decoding processes; by default one a core. 0 decodes in this process and cannot end a decoder that hangs.
     k, precision : optional
@@ -139,7 +142,7 @@ def build_index(
 
     Raises
     ------
-    UnusableFolder, NoImages
+    UnusableFolder, BadSource, NoImages
         Nothing to index.
     BuildRefused, OtherSketch
         ``out`` holds something else, another sketch, or another build is running.
@@ -151,7 +154,7 @@ def build_index(
         Ctrl-C; run the same command to go on.
     """
     started = time.monotonic()
-    pictures = find_pictures(images, exclude=out)
+    pictures = find_pictures(images, root=root, exclude=out)
     _claim(out)
     with _locked(out):
         tidy(out)

@@ -96,6 +96,20 @@ def scan_folder(root: Path, *, exclude: Path | None = None) -> Iterator[ScannedF
         raise UnusableFolder(str(root), error.strerror or str(error)) from error
 
 
+def inspect_file(relative_path: str, path: Path) -> ScannedFile:
+    """Describe one file that was named, whatever its suffix; what cannot be a picture comes with its reason."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = _reason(error) if isinstance(error, OSError) else UnreadableReason.MISSING
+        detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return ScannedFile(relative_path, path, problem=reason, detail=detail)
+    if not stat.S_ISREG(status.st_mode):
+        detail = _kind(status.st_mode)
+        return ScannedFile(relative_path, path, problem=UnreadableReason.NOT_A_FILE, detail=detail)
+    return ScannedFile(relative_path, path, status.st_size, status.st_mtime_ns)
+
+
 def _walk(
     root: Path, root_identity: tuple[int, int], excluded: tuple[int, int] | None
 ) -> Iterator[ScannedFile]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from indexer.encoder import Encoder
 from indexer.errors import UnreadableImage
-from indexer.images import open_image
-from indexer.scan import format_id, image_id, to_os_path
+from indexer.scan import format_id, image_id
+from indexer.sources import find_original, open_original
 from indexer.store import Index, IndexDamaged, check_file, open_index
 
 SAMPLE = 16
@@ -72,7 +72,8 @@ def verify_index(
         return VerifyReport(0, 0, 0, None, (str(error),))
     problems = [*_damaged_files(index), *_inconsistencies(index)]
     root = images or Path(index.manifest.image_root)
-    missing = sum(not to_os_path(root, path).is_file() for path in index.images["path"].to_pylist())
+    paths = index.images["path"].to_pylist()
+    missing = sum(find_original(root, path).problem is not None for path in paths)
     cosines = [] if encoder is None else list(_compare(index, encoder, root, sample))
     problems += [
         f"{path}: its stored embedding and a fresh one have a cosine of {cosine:.4f}, expected at least {MIN_COSINE}"
@@ -113,10 +114,9 @@ def _compare(index: Index, encoder: Encoder, root: Path, sample: int) -> Iterato
             return
         row = rows[number]
         try:
-            path = to_os_path(root, row["path"])
-            opened = open_image(path)
-            if path.stat().st_size != row["bytes"]:
+            if find_original(root, row["path"]).size != row["bytes"]:
                 continue
+            opened = open_original(root, row["path"], reduce_to=index.manifest.jpeg_reduce_to)
         except (UnreadableImage, OSError):
             continue
         fresh = encoder.encode_images([encoder.prepare(opened.image)]).pooled[0]
