@@ -99,11 +99,10 @@ class BuildSummary:
 
 
 def build_index(
-    images: Path,
+    images: Path | Pictures,
     out: Path,
     encoder: Encoder,
     *,
-    root: Path | None = None,
     workers: int | None = None,
     k: int | None = None,
     precision: Precision | None = None,
@@ -117,13 +116,11 @@ def build_index(
 
     Parameters
     ----------
-    images : Path
-        What holds the pictures, see `indexer.sources.find_pictures`.
+    images : Path or Pictures
+        What holds the pictures, or what `indexer.sources.find_pictures` found there.
     out : Path
         Index folder: new, empty, or one this function made.
     encoder : Encoder
-    root : Path, optional
-        For lists and tables: the folder that their paths start from.
     workers : int, optional
         Decoding processes; by default one a core. 0 decodes in this process and cannot end a decoder that hangs.
     k, precision : optional
@@ -154,7 +151,7 @@ def build_index(
         Ctrl-C; run the same command to go on.
     """
     started = time.monotonic()
-    pictures = find_pictures(images, root=root, exclude=out)
+    pictures = images if isinstance(images, Pictures) else find_pictures(images, exclude=out)
     _claim(out)
     with _locked(out):
         tidy(out)
@@ -179,7 +176,7 @@ def build_index(
                 raise
             if not run.indexed:
                 raise NoImages(
-                    f"no picture in {images} could be read",
+                    f"no picture in {pictures.root} could be read",
                     came=", ".join(f"{len(p)} {reason}" for reason, p in sorted(run.unreadable.items())),
                 )
             manifest, removed = _finish(out, pictures, encoder, work, run.rows, previous, reduce_to)

@@ -93,7 +93,14 @@ def _help(context: typer.Context) -> None:
 
 @app.command()
 def index(
-    images: Annotated[Path, typer.Argument(metavar="IMAGES", help="Folder of pictures.", show_default=False)],
+    images: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IMAGES",
+            help="Folder of pictures, .tar file, .txt list of paths, or .csv or .parquet table with a column path.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[Path, typer.Option(metavar="INDEX", help="Index folder; goes on where it stopped.")],
     model: Annotated[str, typer.Option(help="compact, or an open_clip model name.")] = "compact",
     pretrained: Annotated[
@@ -112,17 +119,32 @@ def index(
         Literal["native", "frame"] | None,
         typer.Option(help="What the patch tokens see: native crop, or all."),
     ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder that the paths of a list start from.")] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit basis and lambda anew: encodes every picture again.")
+    ] = False,
+    draft: Annotated[
+        bool | None,
+        typer.Option(
+            "--draft/--no-draft", help="Decode large JPEGs at a lower resolution; faster, not exact."
+        ),
+    ] = None,
+    file_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Longest that one file may take to read and decode.")
+    ] = 60.0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 where a file was unreadable.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Index a folder of pictures, go on with an interrupted index, or bring one up to date."""
+    """Index pictures, go on with an interrupted index, or bring one up to date."""
     from indexer.build import build_index  # noqa: PLC0415
     from indexer.encoder import DenseMode, DenseView  # noqa: PLC0415
     from indexer.load import load_encoder  # noqa: PLC0415
-    from indexer.scan import scan_folder  # noqa: PLC0415
     from indexer.sketch import Precision  # noqa: PLC0415
+    from indexer.sources import find_pictures  # noqa: PLC0415
 
-    scan_folder(images)  # refuses a wrong folder before the encoder's seconds
+    pictures = find_pictures(
+        images, root=root, exclude=out
+    )  # refuses a wrong one before the encoder's seconds
     encoder = load_encoder(
         model,
         pretrained,
@@ -132,12 +154,15 @@ def index(
     )
     with progress_on_stderr() as progress:
         summary = build_index(
-            images,
+            pictures,
             out,
             encoder,
             workers=workers,
             k=k,
             precision=Precision(sketch) if sketch else None,
+            refit=refit,
+            draft=draft,
+            file_seconds=file_seconds,
             progress=progress,
         )
     if as_json:
@@ -147,6 +172,8 @@ def index(
         typer.echo(f'Search it: beside search {out} "a cup to the left of a laptop"')
     for line in unreadable_lines(summary):
         typer.echo(line, err=True)
+    if summary.refit_due:
+        _say("most pictures have come since basis and lambda were fitted; index them with --refit once", 0)
     return UNREADABLE if strict and summary.unreadable else 0
 
 
@@ -269,6 +296,60 @@ def verify(
 
 
 @app.command()
+def export(
+    index_folder: IndexFolder,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for the export.")],
+    to: Annotated[Literal["npy", "parquet"], typer.Option(help="File format of the vectors.")] = "npy",
+) -> None:
+    """Write one joint vector an image, for any engine that searches by inner product, and how to query it."""
+    from indexer.export import ExportFormat, export_index  # noqa: PLC0415
+    from indexer.store import open_index  # noqa: PLC0415
+
+    index = open_index(index_folder)
+    export_index(index, out, ExportFormat(to))
+    typer.echo(f"{len(index)} vectors in {out}; {out / 'README.md'} says how to search them.")
+
+
+@app.command()
+def embed(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="TEXT|IMAGE...", help="A file that exists is a picture.")
+    ],
+    index_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--index", metavar="INDEX", help="With this index's encoder; pictures get a joint vector too."
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="compact, or an open_clip model name.")] = "compact",
+    pretrained: Weights = None,
+    device: OnDevice = "auto",
+) -> None:
+    """Embed texts and pictures: a JSON object a line."""
+    from indexer.export import joint_vector  # noqa: PLC0415
+    from indexer.images import open_image  # noqa: PLC0415
+    from indexer.load import load_encoder, load_encoder_for  # noqa: PLC0415
+    from indexer.store import open_index  # noqa: PLC0415
+
+    index = None if index_folder is None else open_index(index_folder)
+    if index is None:
+        encoder = load_encoder(model, pretrained, device=device)
+    else:
+        encoder = load_encoder_for(index.manifest.encoder, pretrained=pretrained, device=device)
+    for given in inputs:
+        if not os.path.isfile(given):  # noqa: PTH113  (Path raises on a text that is too long for a name)
+            vector = encoder.encode_texts([given]).vectors[0]
+            _print_json({"text": given, "vector": vector.tolist()}, indent=None)
+            continue
+        reduce_to = None if index is None else index.manifest.jpeg_reduce_to
+        pixels = encoder.prepare(open_image(Path(given), reduce_to=reduce_to).image)
+        found = {"image": given, "vector": encoder.encode_images([pixels]).pooled[0].tolist()}
+        if index is not None:
+            found["joint"] = joint_vector(index, encoder, pixels).tolist()
+        _print_json(found, indent=None)
+
+
+@app.command()
 def info(index_folder: IndexFolder, as_json: AsJson = False) -> None:
     """Show what an index is."""
     from indexer.store import read_manifest  # noqa: PLC0415
@@ -292,7 +373,8 @@ def _status(error: Exception) -> int | None:
         "indexer.encoder": ("EncoderUnavailable",),
         "indexer.store": ("IndexMissing",),
         "indexer.build": ("BuildRefused",),
-        "indexer.sources": ("NoImages",),
+        "indexer.sources": ("NoImages", "BadSource"),
+        "indexer.export": ("ExportRefused",),
         "indexer.workspace": ("OtherSketch",),
     }.items():
         if module in sys.modules:
