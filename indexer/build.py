@@ -379,6 +379,7 @@ def _finish(
             image_root=root,
             encoder=encoder.spec,
             sketcher=work.sketcher,
+            grid=work.grid,
             calibration=work.calibration,
             vectors=work.blocks(indexed),
             ledger=ledger,

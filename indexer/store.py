@@ -28,6 +28,7 @@ from safetensors.numpy import load_file, save
 
 from indexer.encoder import EncoderSpec
 from indexer.errors import IndexerError
+from indexer.grid import GridSketcher, Packed, grid_arrays, read_grid
 from indexer.ledger import INDEXED, LEDGER_SCHEMA
 from indexer.sketch import Codes, Precision, Sketcher
 
@@ -111,7 +112,7 @@ class Manifest:
     unreadable : Mapping[str, int]
         Files without, by reason.
     files : Mapping[str, DataFile]
-        ``native``, ``sketch``, ``basis``, ``ledger``.
+        ``native``, ``sketch``, ``basis``, ``ledger``, and ``grid`` where there is one.
     jpeg_reduce_to : int or None
         Short side that JPEGs were reduced to while they were decoded; None where every pixel was.
     """
@@ -194,6 +195,8 @@ class Index:
     ledger : pyarrow.Table
         `indexer.ledger.LEDGER_SCHEMA`, then the columns that came with a table of pictures; in id order.
     sketcher : Sketcher
+    grid_sketcher : GridSketcher or None
+        None for an index without grids.
     """
 
     folder: Path
@@ -202,8 +205,10 @@ class Index:
     images: pa.Table
     """The indexed rows of the ledger: row n here owns row n of the vectors."""
     sketcher: Sketcher
+    grid_sketcher: GridSketcher | None
     _native: Any
     _sketch: Any
+    _grid: Packed | None
 
     def __len__(self) -> int:
         return self.manifest.indexed
@@ -251,6 +256,21 @@ class Index:
         if fp16:
             return np.ascontiguousarray(raw).view(np.float16).reshape(-1, 2, k)
         return (raw ^ np.uint8(_INT8_OFFSET)).view(np.int8).reshape(-1, 2, k)
+
+    def grid(self, rows: NDArray[np.intp] | slice = slice(None)) -> Packed | None:
+        """Packed patch grids, read from disk as they are asked for.
+
+        Parameters
+        ----------
+        rows : (R,) int or slice
+            Which images; all by default.
+
+        Returns
+        -------
+        packed : (R, row_bytes) uint8 or None
+            For ``grid_sketcher``; None where the index has no grids.
+        """
+        return None if self._grid is None else np.array(self._grid[rows])
 
 
 def open_index(folder: Path) -> Index:
@@ -341,19 +361,22 @@ def write_index(
     encoder: EncoderSpec,
     sketcher: Sketcher,
     calibration: Calibration,
-    vectors: Iterable[tuple[NDArray[np.float32], Codes]],
+    vectors: Iterable[tuple[NDArray[np.float32], Codes, Packed]],
     ledger: pa.Table,
     created: str,
     jpeg_reduce_to: int | None = None,
+    grid: GridSketcher | None = None,
 ) -> Manifest:
     """Write a new generation and make it the current one.
 
     Parameters
     ----------
-    vectors : iterable of ((B, D) float32, (B, 2, K) int8 or float16)
-        Unit rows and codes, N rows in all, block by block in id order.
+    vectors : iterable of ((B, D) float32, (B, 2, K) int8 or float16, (B, row_bytes) uint8)
+        Unit rows, codes and grids (B, 0 without), N rows in all, block by block in id order.
     ledger : pyarrow.Table
         `indexer.ledger.LEDGER_SCHEMA` in id order, N rows of it with status ``indexed``; more columns may follow.
+    grid : GridSketcher, optional
+        What the grids were made with; None for an index without.
 
     Returns
     -------
@@ -369,11 +392,21 @@ def write_index(
     fp16 = sketcher.precision is Precision.FP16
     kind = faiss.ScalarQuantizer.QT_fp16 if fp16 else faiss.ScalarQuantizer.QT_8bit_direct_signed
     quantised = faiss.IndexScalarQuantizer(2 * sketcher.k, kind, faiss.METRIC_INNER_PRODUCT)
-    for native, codes in vectors:
-        flat.add(np.ascontiguousarray(native, dtype=np.float32))
-        quantised.add(codes.reshape(len(codes), 2 * sketcher.k).astype(np.float32))
-    basis = {"components": sketcher.components, "scale": sketcher.scale}
-    writers: dict[str, Callable[[BinaryIO], object]] = {
+
+    def gather(file: BinaryIO | None) -> None:
+        for native, codes, packed in vectors:
+            flat.add(np.ascontiguousarray(native, dtype=np.float32))
+            quantised.add(codes.reshape(len(codes), 2 * sketcher.k).astype(np.float32))
+            if file is not None:
+                file.write(np.ascontiguousarray(packed).data)
+
+    basis = {"components": sketcher.components, "scale": sketcher.scale} | grid_arrays(grid)
+    writers: dict[str, Callable[[BinaryIO], object]] = {}
+    if grid is None:
+        gather(None)
+    else:
+        writers["grid"] = gather  # first: the grids stream to their file while the rest gathers in memory
+    writers |= {
         "native": lambda f: _write_faiss(flat, f),
         "sketch": lambda f: _write_faiss(quantised, f),
         "basis": lambda f: f.write(save(basis)),
@@ -469,7 +502,8 @@ def _open(folder: Path, manifest: Manifest) -> Index:
         ledger = pq.read_table(folder / files["ledger"].name)
         images = ledger.filter(pa.compute.equal(ledger["status"], INDEXED))
         sketcher = Sketcher(basis["components"], basis["scale"], manifest.precision)
-    except (RuntimeError, OSError, SafetensorError, KeyError, pa.ArrowException) as error:
+        grid_sketcher, grid = _open_grid(folder, manifest, basis)
+    except (RuntimeError, OSError, SafetensorError, KeyError, ValueError, pa.ArrowException) as error:
         raise IndexDamaged(
             f"{folder} cannot be opened", came=str(error).splitlines()[0], fix=_REBUILD
         ) from error
@@ -485,12 +519,26 @@ def _open(folder: Path, manifest: Manifest) -> Index:
             raise IndexDamaged(
                 f"{folder}: {role} does not fit the manifest", expected=expected, came=came, fix=_REBUILD
             )
-    return Index(folder, manifest, ledger, images, sketcher, native, sketch)
+    return Index(folder, manifest, ledger, images, sketcher, grid_sketcher, native, sketch, grid)
+
+
+def _open_grid(
+    folder: Path, manifest: Manifest, basis: Mapping[str, NDArray[Any]]
+) -> tuple[GridSketcher | None, Packed | None]:
+    sketcher = read_grid(basis)
+    if sketcher is None:
+        return None, None
+    shape = (manifest.indexed, sketcher.row_bytes)
+    if not manifest.indexed:
+        return sketcher, np.zeros(shape, np.uint8)
+    # Raises ValueError where the file is shorter than that; longer is caught by its size in the manifest.
+    return sketcher, np.memmap(folder / manifest.files["grid"].name, np.uint8, "r", shape=shape)
 
 
 _DATA_FILES = {
     "native": ("native", ".faiss"),
     "sketch": ("sketch", ".faiss"),
+    "grid": ("grid", ".bin"),
     "basis": ("basis", ".safetensors"),
     "ledger": ("images", ".parquet"),
 }

@@ -25,6 +25,7 @@ from safetensors.numpy import save
 from indexer.calibrate import calibrate
 from indexer.encoder import Encoder, EncoderSpec
 from indexer.errors import IndexerError
+from indexer.grid import GridSketcher, Packed, fit_grid, grid_arrays, pool_tokens, read_grid
 from indexer.ledger import LedgerRow, from_table, row_values
 from indexer.moments import spatial_moments
 from indexer.sketch import Codes, Precision, Sketcher, fit_sketcher
@@ -53,8 +54,8 @@ class OtherSketch(IndexerError):
 class Source(Protocol):
     """Where vectors are until the next generation is written."""
 
-    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes]:
-        """Embeddings (R, D) and codes (R, 2, K) of some of its rows."""
+    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes, Packed]:
+        """Embeddings (R, D), codes (R, 2, K) and grids (R, row_bytes, 0 without) of some of its rows."""
         ...
 
 
@@ -69,13 +70,17 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Encoded:
-    """An image of the open shard. ``moments`` and ``tokens`` (T, D) only while there is no basis, else ``codes``."""
+    """An image of the open shard: ``codes`` and ``grid``, or what they are made from while there is no basis."""
 
     row: LedgerRow
     native: Floats
     codes: Codes | None = None
+    grid: Packed | None = None
     moments: Floats | None = None
     tokens: Floats | None = None
+    """(T, D), a sample."""
+    cells: Floats | None = None
+    """(P, D), pooled."""
 
 
 class Workspace:
@@ -101,6 +106,8 @@ class Workspace:
         By image id.
     sketcher, calibration : or None
         None until the sample is complete.
+    grid : GridSketcher or None
+        None until then, and where ``previous`` has no grids.
 
     Raises
     ------
@@ -125,6 +132,7 @@ class Workspace:
         self.known: dict[int, Known] = {}
         self.sketcher: Sketcher | None = None
         self.calibration: Calibration | None = None
+        self.grid: GridSketcher | None = None
         self._encoder = encoder
         self._collection = collection
         self._open: list[_Encoded] = []
@@ -134,8 +142,9 @@ class Workspace:
             _require_same_sketch(previous, k, precision)
             self._k, self._precision = previous.manifest.k, previous.manifest.precision
             self.sketcher, self.calibration = previous.sketcher, previous.manifest.calibration
+            self.grid = previous.grid_sketcher
             self._learn(from_table(previous.images), _Previous(previous))
-        self._plan = _plan(encoder.spec, self.sketcher, self._k, self._precision, reduce_to)
+        self._plan = _plan(encoder.spec, self.sketcher, self.grid, self._k, self._precision, reduce_to)
         folder.mkdir(parents=True, exist_ok=True)
         self._next_shard = 0
         self._resume()
@@ -147,10 +156,13 @@ class Workspace:
         if self.sketcher is None:
             flat = tokens.reshape(-1, tokens.shape[-1])
             pick = np.random.default_rng(row.id).permutation(len(flat))[:SAMPLE_TOKENS]
-            self._open.append(_Encoded(row, pooled, moments=moments, tokens=flat[pick]))
+            cells = pool_tokens(tokens)
+            self._open.append(_Encoded(row, pooled, moments=moments, tokens=flat[pick], cells=cells))
             full = len(self._open) >= SAMPLE_IMAGES
         else:
-            self._open.append(_Encoded(row, pooled, codes=self.sketcher.encode(moments[None])[0]))
+            packed = _no_grid() if self.grid is None else self._pack(pool_tokens(tokens, self.grid.side))
+            codes = self.sketcher.encode(moments[None])[0]
+            self._open.append(_Encoded(row, pooled, codes, packed))
             full = len(self._open) >= SHARD_IMAGES
         if full:
             self.commit()
@@ -167,6 +179,7 @@ class Workspace:
             arrays = {
                 "native": np.stack([one.native for one in self._open]),
                 "moments": np.stack([one.moments for one in self._open if one.moments is not None]),
+                "cells": np.stack([one.cells for one in self._open if one.cells is not None]),
                 "tokens": np.concatenate(tokens),
                 "tokens_each": np.array([len(each) for each in tokens]),
             }
@@ -181,16 +194,19 @@ class Workspace:
         if self.sketcher is None:
             self._fit(native)
         codes = np.stack([self._codes(one) for one in self._open])
+        grid = np.stack([self._grid(one) for one in self._open])
         rows = [one.row for one in self._open]
         name = f"shard-{self._next_shard:06d}.safetensors"
-        self._write(name, {"native": native, "codes": codes}, rows=[row_values(row) for row in rows])
+        self._write(
+            name, {"native": native, "codes": codes, "grid": grid}, rows=[row_values(row) for row in rows]
+        )
         # Stopped from here on, this shard is written once more, under one name or two: the same images either way.
         self._learn(rows, _Shard(self.folder / name))
         self._next_shard += 1
         self._open = []
         (self.folder / _SAMPLE).unlink(missing_ok=True)
 
-    def blocks(self, ids: Sequence[int]) -> Iterator[tuple[Floats, Codes]]:
+    def blocks(self, ids: Sequence[int]) -> Iterator[tuple[Floats, Codes, Packed]]:
         """Vectors of known images in the order asked for, some at a time."""
         for start in range(0, len(ids), SHARD_IMAGES):
             images = [self.known[id_] for id_ in ids[start : start + SHARD_IMAGES]]
@@ -199,8 +215,8 @@ class Workspace:
                 places.setdefault(image.source, []).append(place)
             parts = [source.vectors([images[p].number for p in at]) for source, at in places.items()]
             order = np.argsort(np.concatenate([np.array(at) for at in places.values()]))
-            native, codes = (np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True))
-            yield native, codes
+            native, codes, grid = (np.concatenate(arrays)[order] for arrays in zip(*parts, strict=True))
+            yield native, codes, grid
 
     def remove(self) -> None:
         """Delete the folder: everything in it is in a finished index."""
@@ -215,6 +231,17 @@ class Workspace:
         codes: Codes = self.sketcher.encode(one.moments[None])[0]
         return codes
 
+    def _grid(self, one: _Encoded) -> Packed:
+        if one.grid is not None:
+            return one.grid
+        assert one.cells is not None
+        return self._pack(one.cells)
+
+    def _pack(self, cells: Floats) -> Packed:
+        assert self.grid is not None
+        packed: Packed = self.grid.encode(cells[None])[0]
+        return packed
+
     def _fit(self, native: Floats) -> None:
         """Fit basis, quantiser and lambda on the sample, and keep them for a run that goes on from here."""
         moments = np.stack([one.moments for one in self._open if one.moments is not None])
@@ -222,7 +249,9 @@ class Workspace:
         sketcher = fit_sketcher(tokens, moments, k=self._k, precision=self._precision)
         codes = np.stack([sketcher.encode(one[None])[0] for one in moments])
         calibration = replace(calibrate(self._encoder, native, codes, sketcher), collection=self._collection)
-        arrays = {"components": sketcher.components, "scale": sketcher.scale}
+        cells = np.stack([one.cells for one in self._open if one.cells is not None])
+        self.grid = fit_grid(tokens, cells)
+        arrays = {"components": sketcher.components, "scale": sketcher.scale} | grid_arrays(self.grid)
         self._write(_BASIS, arrays, calibration=asdict(calibration))
         self.sketcher, self.calibration = sketcher, calibration
 
@@ -234,6 +263,7 @@ class Workspace:
             arrays, facts = basis
             self.sketcher = Sketcher(arrays["components"], arrays["scale"], self._precision)
             self.calibration = Calibration(**facts["calibration"])
+            self.grid = read_grid(arrays)
         for path in sorted(self.folder.glob("shard-*.safetensors")):
             # A shard needs the basis it was made with, which is written first.
             if self.sketcher is not None and (shard := self._read(path.name)):
@@ -243,10 +273,10 @@ class Workspace:
             arrays, facts = sample
             tokens = np.split(arrays["tokens"], np.cumsum(arrays["tokens_each"])[:-1])
             rows = (LedgerRow(*values) for values in facts["rows"])
-            gathered = zip(rows, arrays["native"], arrays["moments"], tokens, strict=True)
+            gathered = zip(rows, arrays["native"], arrays["moments"], tokens, arrays["cells"], strict=True)
             self._open = [
-                _Encoded(row, native, moments=moments, tokens=patch)
-                for row, native, moments, patch in gathered
+                _Encoded(row, native, moments=moments, tokens=patch, cells=cells)
+                for row, native, moments, patch, cells in gathered
                 if row.id not in self.known
             ]
             source = _OpenShard()
@@ -278,26 +308,31 @@ class _Previous:
         self._index = index
         self._native = index.native()
 
-    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes]:
+    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes, Packed]:
         picked = np.asarray(rows)
-        return self._native[picked], self._index.sketch(picked)
+        grid = self._index.grid(picked)
+        return self._native[picked], self._index.sketch(picked), _no_grid(len(rows)) if grid is None else grid
 
 
 class _Shard:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes]:
+    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes, Packed]:
         arrays = _load_shard(self._path)
         picked = np.asarray(rows)
-        return arrays["native"][picked], arrays["codes"][picked]
+        return arrays["native"][picked], arrays["codes"][picked], arrays["grid"][picked]
 
 
 class _OpenShard:
     """Of a sample that was read again: its images are learnt a second time when their shard is written."""
 
-    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes]:
+    def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes, Packed]:
         raise AssertionError("the open shard has not been committed")
+
+
+def _no_grid(*images: int) -> Packed:
+    return np.zeros((*images, 0), np.uint8)
 
 
 @lru_cache(maxsize=4)
@@ -326,10 +361,17 @@ def _require_same_sketch(previous: Index, k: int | None, precision: Precision | 
 
 
 def _plan(
-    spec: EncoderSpec, sketcher: Sketcher | None, k: int, precision: Precision, reduce_to: int | None
+    spec: EncoderSpec,
+    sketcher: Sketcher | None,
+    grid: GridSketcher | None,
+    k: int,
+    precision: Precision,
+    reduce_to: int | None,
 ) -> str:
     """What two runs must share for one to go on with the other's shards."""
     digest = hashlib.sha256(json.dumps([spec.to_dict(), k, precision, reduce_to], sort_keys=True).encode())
     if sketcher is not None:
         digest.update(sketcher.components.tobytes() + sketcher.scale.tobytes())
+        for array in grid_arrays(grid).values():
+            digest.update(array.tobytes())
     return digest.hexdigest()

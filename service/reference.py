@@ -36,7 +36,7 @@ class Reference:
             np.linspace(0, max(len(index) - 1, 0), min(len(index), REFERENCE_IMAGES)).astype(int)
         )
         moments = index.sketcher.decode(index.sketch(rows))
-        self._moments = moments.reshape(len(rows), -1).astype(np.float64)
+        self._moments = moments.reshape(len(rows), 2 * index.manifest.k).astype(np.float64)
 
     def displacement_unit(self, direction: NDArray[np.float64]) -> float:
         """Lambda of one relation: what makes its displacement vary as the native score does.

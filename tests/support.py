@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from indexer.encoder import DenseMode, DenseView, EncoderSpec, ImageFeatures, Pixels, TextFeatures
+from indexer.grid import GridSketcher, Packed, fit_grid, pool_tokens
 from indexer.ledger import LEDGER_SCHEMA
 from indexer.moments import spatial_moments
 from indexer.scan import content_hash, format_id, image_id
@@ -185,6 +186,7 @@ def index_folder(
     *,
     k: int = 16,
     precision: Precision = Precision.INT8,
+    grids: bool = True,
 ) -> Index:
     """Index a folder of readable pictures, without the pipeline."""
     encoder = encoder or TinyEncoder()
@@ -210,10 +212,13 @@ def index_folder(
             )
     features = encoder.encode_images(pixels)
     moments = spatial_moments(np.stack(list(features.tokens)))
-    sketcher = fit_sketcher(
-        np.concatenate([t.reshape(-1, DIM) for t in features.tokens]), moments, k=k, precision=precision
-    )
-    return store(out, images, encoder.spec, features.pooled, sketcher, sketcher.encode(moments), rows)
+    tokens = np.concatenate([t.reshape(-1, DIM) for t in features.tokens])
+    sketcher = fit_sketcher(tokens, moments, k=k, precision=precision)
+    cells = np.stack([pool_tokens(t) for t in features.tokens])
+    grid = fit_grid(tokens, cells) if grids else None
+    packed = None if grid is None else grid.encode(cells)
+    codes = sketcher.encode(moments)
+    return store(out, images, encoder.spec, features.pooled, sketcher, codes, rows, grid, packed)
 
 
 def vector_index(
@@ -250,6 +255,8 @@ def store(
     sketcher: Sketcher,
     codes: NDArray,
     rows: list[dict],
+    grid: GridSketcher | None = None,
+    packed: Packed | None = None,
 ) -> Index:
     """Write an index and open it."""
     out.mkdir(parents=True, exist_ok=True)
@@ -265,7 +272,8 @@ def store(
         encoder=spec,
         sketcher=sketcher,
         calibration=Calibration(lam, float(native_spread), float(spread), len(native), 50),
-        vectors=[(native, codes)],
+        vectors=[(native, codes, np.zeros((len(native), 0), np.uint8) if packed is None else packed)],
+        grid=grid,
         ledger=pa.Table.from_pylist(rows, schema=LEDGER_SCHEMA),
         created="2025-01-01T00:00:00Z",
     )

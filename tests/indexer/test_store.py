@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from indexer.grid import SIDE, fit_grid
 from indexer.ledger import LEDGER_SCHEMA
 from indexer.sketch import Precision, fit_sketcher
 from indexer.store import (
@@ -25,7 +26,7 @@ from indexer.store import (
     write_atomically,
     write_index,
 )
-from tests.support import DIM, TinyEncoder
+from tests.support import DIM, TinyEncoder, vector_index
 
 N, K = 17, 6
 RNG = np.random.default_rng(0)
@@ -48,13 +49,19 @@ def ledger(n: int = N) -> pa.Table:
     return pa.Table.from_pylist([*rows, bad | {"reason": "empty"}], schema=LEDGER_SCHEMA)
 
 
+CELLS = np.random.default_rng(3).standard_normal((N, SIDE * SIDE, DIM)).astype(np.float32)
+GRID = fit_grid(TOKENS, CELLS)
+GRIDS = GRID.encode(CELLS)
+
+
 def write(folder: Path, *, precision: Precision = Precision.INT8, native: np.ndarray = NATIVE) -> Index:
     folder.mkdir(exist_ok=True)
     sketcher = fit_sketcher(TOKENS, MOMENTS, k=K, precision=precision)
     write_index(
         folder, image_root=folder, encoder=TinyEncoder().spec, sketcher=sketcher,
         calibration=Calibration(0.5, 1.0, 2.0, N, 64),
-        vectors=[(native, sketcher.encode(MOMENTS[: len(native)]))], ledger=ledger(len(native)),
+        vectors=[(native, sketcher.encode(MOMENTS[: len(native)]), GRIDS[: len(native)])], grid=GRID,
+        ledger=ledger(len(native)),
         created="2026-01-01T00:00:00+00:00",
     )  # fmt: skip
     return open_index(folder)
@@ -67,6 +74,8 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, precision: Precision) -
     assert np.array_equal(index.native(), NATIVE)
     assert np.array_equal(index.sketch(), index.sketcher.encode(MOMENTS))
     assert np.array_equal(index.sketch(np.array([3, 1])), index.sketcher.encode(MOMENTS)[[3, 1]])
+    assert np.array_equal(index.grid(), GRIDS)
+    assert np.array_equal(index.grid(np.array([3, 1])), GRIDS[[3, 1]])
     assert index.ledger.num_rows == N + 1
     assert index.images["path"].to_pylist() == [f"{i}.jpg" for i in range(N)]
     assert index.manifest.unreadable == {"empty": 1}
@@ -178,3 +187,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     write_atomically(path, lambda file: file.write(b"new"))
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert path.read_text() == "new"
+
+
+def test_an_index_may_have_no_grids(tmp_path: Path) -> None:
+    index = vector_index(tmp_path, 20)
+    assert index.grid_sketcher is None
+    assert index.grid() is None
+    assert "grid" not in index.manifest.files
