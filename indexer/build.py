@@ -20,14 +20,14 @@ from pathlib import Path
 import filelock
 
 from indexer.decode import DRAFT_MARGIN, Decoded, DecodeJob, DecodeSetup
-from indexer.encoder import Encoder, Pixels, require_same_encoder
+from indexer.encoder import Encoder, require_same_encoder
 from indexer.errors import IndexerError
 from indexer.ledger import INDEXED, UNREADABLE, LedgerRow, from_table, to_table
-from indexer.pipeline import DecodePool
 from indexer.scan import ScannedFile
 from indexer.sketch import Precision
 from indexer.sources import NoImages, Pictures, find_pictures
 from indexer.store import MANIFEST, Index, IndexMissing, Manifest, open_index, tidy, write_index
+from indexer.stream import Encoded, Encoding, encode_here
 from indexer.workspace import BUILD, Workspace
 
 BATCH = 16
@@ -110,6 +110,7 @@ def build_index(
     draft: bool | None = None,
     batch: int = BATCH,
     file_seconds: float = FILE_SECONDS,
+    encoding: Encoding | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> BuildSummary:
     """Build an index, go on with an interrupted one, or bring one up to date.
@@ -134,6 +135,8 @@ def build_index(
         Pictures in one encoder pass.
     file_seconds : float
         After this long on one file, its process is killed and the file is unreadable.
+    encoding : Encoding, optional
+        Encodes elsewhere, see `indexer.ray_build`; ``encoder`` then fits lambda alone.
     progress : callable
         Told after every batch.
 
@@ -151,13 +154,14 @@ def build_index(
         Ctrl-C; run the same command to go on.
     """
     started = time.monotonic()
+    encoding = encoding or encode_here(encoder, _cores() if workers is None else workers)
     pictures = images if isinstance(images, Pictures) else find_pictures(images, exclude=out)
     _claim(out)
     with _locked(out):
         tidy(out)
         previous = _previous(out, encoder)
         reduce_to = _reduce_to(encoder, None if refit else previous, draft)
-        run = _Run(encoder, total=len(pictures.files), batch=batch, progress=progress)
+        run = _Run(total=len(pictures.files), batch=batch, progress=progress)
         try:
             work = Workspace(
                 out / BUILD,
@@ -170,7 +174,7 @@ def build_index(
             )
             setup = DecodeSetup(encoder.preparer, reduce_to, file_seconds)
             try:
-                run.encode_all(pictures, work, setup, _cores() if workers is None else workers)
+                run.encode_all(pictures, work, setup, encoding)
             except KeyboardInterrupt:
                 work.save()
                 raise
@@ -199,61 +203,43 @@ def build_index(
 
 
 class _Run:
-    """One pass over the files: the counts, and the open batch."""
+    """One pass over the files, and what it has counted."""
 
-    def __init__(
-        self, encoder: Encoder, *, total: int, batch: int, progress: Callable[[Progress], None]
-    ) -> None:
+    def __init__(self, *, total: int, batch: int, progress: Callable[[Progress], None]) -> None:
         self.total = total
         self.rows: list[LedgerRow] = []
         self.unreadable: dict[str, list[str]] = {}
         self.done = self.encoded = self.indexed = 0
-        self._encoder = encoder
-        self._size = batch
-        self._batch: list[tuple[LedgerRow, Pixels]] = []
+        self._batch = batch
         self._progress = progress
         self._recent = deque([(time.monotonic(), 0, 0)])
 
-    def encode_all(self, pictures: Pictures, work: Workspace, setup: DecodeSetup, workers: int) -> None:
-        """Decode ahead of the encoder, encode in batches, leave nothing open."""
+    def encode_all(self, pictures: Pictures, work: Workspace, setup: DecodeSetup, encode: Encoding) -> None:
+        """Take every file, encoded where it is not known, and leave nothing open."""
         jobs = ((file, _job(file, work)) for file in pictures.files)
-        with DecodePool(setup, workers) as pool:
-            stream = pool.in_order(jobs, ahead=pool.workers + 2 * self._size)
-            with contextlib.closing(stream):
-                for file, decoded in stream:
-                    self._take(file, decoded, work)
-                self._encode(work)
+        with contextlib.closing(encode(jobs, setup, self._batch)) as stream:
+            for one in stream:
+                self._take(one, work)
         work.commit()
+        self.rows.sort(key=lambda row: row.id)
 
-    def _take(self, file: ScannedFile, decoded: Decoded | None, work: Workspace) -> None:
-        if decoded is not None and decoded.reason is None and decoded.pixels is None:
-            row = work.known[file.id].row
+    def _take(self, one: Encoded, work: Workspace) -> None:
+        if one.decoded is not None and one.decoded.reason is None and one.pooled is None:
+            row = work.known[one.file.id].row
         else:
-            row = _row(file, decoded)
+            row = _row(one.file, one.decoded)
+        if one.pooled is not None and one.tokens is not None:
+            work.add(row, one.pooled, one.tokens)
+            self.encoded += 1
+        self.done += 1
         self.rows.append(row)
         if row.status == UNREADABLE:
             self.unreadable.setdefault(row.reason or "", []).append(row.path)
         else:
             self.indexed += 1
-        if decoded is not None and decoded.pixels is not None:
-            self._batch.append((row, decoded.pixels))
-            if len(self._batch) >= self._size:
-                self._encode(work)
-        else:
-            self.done += 1
-            if self.done % 256 == 0 or self.done == self.total:
-                self._tell()
-
-    def _encode(self, work: Workspace) -> None:
-        if not self._batch:
-            return
-        features = self._encoder.encode_images([pixels for _, pixels in self._batch])
-        for (row, _), pooled, tokens in zip(self._batch, features.pooled, features.tokens, strict=True):
-            work.add(row, pooled, tokens)
-        self.done += len(self._batch)
-        self.encoded += len(self._batch)
-        self._batch = []
-        self._tell()
+        every = 256 if one.pooled is None else self._batch
+        if self.done == self.total or (self.done if one.pooled is None else self.encoded) % every == 0:
+            self._tell()
 
     def _tell(self) -> None:
         now = time.monotonic()

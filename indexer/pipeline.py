@@ -104,6 +104,8 @@ class DecodePool:
         for process in self._processes:
             process.close()
         self._threads.shutdown(cancel_futures=True)
+        for process in self._processes:
+            process.end()
 
     def _decode(self, job: DecodeJob) -> Decoded:
         if not self._processes:
@@ -139,11 +141,11 @@ class _Process:
                 decoded: Decoded = self._ask(running, job)
                 return decoded
             except TimeoutError:
-                self._end()
+                self.end()
                 detail = f"no picture after {self._setup.seconds:g} seconds"
                 return Decoded(reason=UnreadableReason.TIMED_OUT, detail=detail)
             except (EOFError, OSError):
-                how = _how_it_died(self._end())
+                how = _how_it_died(self.end())
         return Decoded(
             reason=UnreadableReason.DECODER_DIED, detail=f"the decoding process died of it twice ({how})"
         )
@@ -178,11 +180,11 @@ class _Process:
         try:
             problem = self._ask(running, self._setup, seconds=_START_SECONDS)
         except (TimeoutError, EOFError, OSError) as error:
-            problem = str(error) or _how_it_died(self._end())
+            problem = str(error) or _how_it_died(self.end())
         if self._closed:
             raise CancelledError
         if problem is not None:
-            self._end()
+            self.end()
             raise DecoderUnavailable("a decoding process does not start", came=problem)
         return running
 
@@ -207,7 +209,7 @@ class _Process:
         write_message(running.stdin, message)
         return read_message(fill)
 
-    def _end(self) -> int:
+    def end(self) -> int:
         """Kill the process, for it may hang, and forget it."""
         with self._lock:
             running, self._running = self._running, None
