@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 
 from benchmarks.data import Photo, load_photos
 from benchmarks.record import DEFAULT_DATA, Metric, parser, share, write_result
-from indexer.calibrate import calibrate
+from indexer.calibrate import calibrate, vocabulary
 from indexer.encoder import COMPACT, Encoder, phrase_text
 from indexer.images import open_image
 from indexer.load import load_encoder
@@ -96,7 +96,7 @@ def measure(encoder: Encoder, photos: Sequence[Photo]) -> list[Metric]:
     """All metrics of the benchmark for one encoder."""
     seen = encode_photos(encoder, [photo.path for photo in photos])
     sketcher = fit_sketcher(seen.tokens, seen.moments)
-    lam = calibrate(encoder, seen.pooled, sketcher.encode(seen.moments), sketcher).lam
+    lam = calibrate(encoder, seen.pooled, sketcher.encode(seen.moments), sketcher, vocabulary(encoder)).lam
     questions = questions_of(photos)
     text = _Texts(encoder, questions)
     metrics = [Metric("lambda", lam, "ratio", n=len(photos))]

@@ -30,7 +30,20 @@ WORDS = tuple(
 """Everyday nouns; which ones hardly matters, since only the spread of their scores is used."""
 
 
-def calibrate(encoder: Encoder, native: Floats, codes: Codes, sketcher: Sketcher) -> Calibration:
+def vocabulary(encoder: Encoder) -> Floats:
+    """Text vectors of everyday nouns: what a word is compared with.
+
+    Returns
+    -------
+    words : (W, D) float32
+        Unit rows, in the order of :data:`WORDS`.
+    """
+    return encoder.encode_texts([phrase_text(encoder.spec.template, word) for word in WORDS]).vectors
+
+
+def calibrate(
+    encoder: Encoder, native: Floats, codes: Codes, sketcher: Sketcher, words: Floats
+) -> Calibration:
     """Measure lambda on a sample of the collection, with no labels.
 
     For random pairs of words, ``native`` is the score of "a A to the left of a B" and ``displacement`` the moment's
@@ -45,6 +58,8 @@ def calibrate(encoder: Encoder, native: Floats, codes: Codes, sketcher: Sketcher
     codes : (N, 2, K) int8 or float16
         The sketch of the same images, as the search will see it.
     sketcher : Sketcher
+    words : (W, D) float32
+        From :func:`vocabulary`.
 
     Returns
     -------
@@ -54,7 +69,6 @@ def calibrate(encoder: Encoder, native: Floats, codes: Codes, sketcher: Sketcher
     """
     rng = np.random.default_rng(_SEED)
     pairs = np.array([rng.choice(len(WORDS), size=2, replace=False) for _ in range(PAIRS)])
-    words = encoder.encode_texts([phrase_text(encoder.spec.template, word) for word in WORDS]).vectors
     queries = encoder.encode_texts(
         [
             f"{phrase_text('a {}', WORDS[a])} to the left of {phrase_text('a {}', WORDS[b])}"

@@ -61,6 +61,9 @@ class GridSketcher:
         Mean cell of the collection, projected.
     scale : (K,) float32
         Size of one step.
+    vocabulary : (V, D) float32
+        Text vectors of everyday nouns, from `indexer.calibrate.vocabulary`. A cell is like any noun more than like
+        none; only what it has in excess of the mean noun tells words apart.
     side : int
         G.
     bits : int
@@ -70,6 +73,7 @@ class GridSketcher:
     components: Floats
     centre: Floats
     scale: Floats
+    vocabulary: Floats
     side: int = SIDE
     bits: int = BITS
 
@@ -199,7 +203,13 @@ def pool_tokens(tokens: Floats, side: int = SIDE) -> Floats:
 
 
 def fit_grid(
-    tokens: Floats, cells: Floats, *, k: int = COMPONENTS, side: int = SIDE, bits: int = BITS
+    tokens: Floats,
+    cells: Floats,
+    vocabulary: Floats,
+    *,
+    k: int = COMPONENTS,
+    side: int = SIDE,
+    bits: int = BITS,
 ) -> GridSketcher:
     """Fit components on patch tokens and steps on pooled cells, both of the collection itself.
 
@@ -209,6 +219,7 @@ def fit_grid(
         A sample of patch tokens, as for the moments.
     cells : (N, P, D) float32
         Of a sample of images.
+    vocabulary : (V, D) float32
     k, side, bits : int
         At most D components.
     """
@@ -221,6 +232,7 @@ def fit_grid(
         components,
         projected.mean(axis=0, dtype=np.float64).astype(np.float32),
         scale.astype(np.float32),
+        vocabulary,
         side,
         bits,
     )
@@ -234,6 +246,7 @@ def grid_arrays(grid: GridSketcher | None) -> dict[str, NDArray[Any]]:
         "grid_components": grid.components,
         "grid_centre": grid.centre,
         "grid_scale": grid.scale,
+        "grid_vocabulary": grid.vocabulary,
         "grid_layout": np.array([grid.side, grid.bits]),
     }
 
@@ -243,7 +256,14 @@ def read_grid(arrays: Mapping[str, NDArray[Any]]) -> GridSketcher | None:
     if "grid_layout" not in arrays:
         return None
     side, bits = (int(value) for value in arrays["grid_layout"])
-    return GridSketcher(arrays["grid_components"], arrays["grid_centre"], arrays["grid_scale"], side, bits)
+    return GridSketcher(
+        arrays["grid_components"],
+        arrays["grid_centre"],
+        arrays["grid_scale"],
+        arrays["grid_vocabulary"],
+        side,
+        bits,
+    )
 
 
 def _overlaps(cells: int, patches: int) -> Floats:

@@ -6,10 +6,13 @@ down, and patch centres lie in [-0.5, 0.5] with their mean at zero.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+AnyFloats = NDArray[np.floating[Any]]
 
 
 def patch_centres(height: int, width: int) -> tuple[Floats, Floats]:
@@ -67,8 +70,10 @@ def spatial_moments(tokens: Floats) -> Floats:
     tokens = np.ascontiguousarray(tokens, dtype=np.float32)
     height, width = tokens.shape[-3], tokens.shape[-2]
     x, y = patch_centres(height, width)
-    across = _differences(_sums(tokens, -3), -2).sum(axis=-3)  # (..., W // 2, D), right minus left
-    down = _differences(_sums(tokens, -2), -3).sum(axis=-2)  # (..., H // 2, D), lower minus upper
+    across = paired_differences(paired_sums(tokens, -3), -2).sum(
+        axis=-3
+    )  # (..., W // 2, D), right minus left
+    down = paired_differences(paired_sums(tokens, -2), -3).sum(axis=-2)  # (..., H // 2, D), lower minus upper
     m_x = (x[(width + 1) // 2 :, None] * across).sum(axis=-2)
     m_y = (y[(height + 1) // 2 :, None] * down).sum(axis=-2)
     return np.stack([m_x, m_y], axis=-2) * np.float32(1.0 / (height * width))
@@ -78,14 +83,15 @@ def _centres(n: int) -> Floats:
     return ((np.arange(n, dtype=np.float64) + 0.5) / n - 0.5).astype(np.float32)
 
 
-def _halves(grid: Floats, axis: int) -> tuple[Floats, Floats]:
+def _halves(grid: AnyFloats, axis: int) -> tuple[AnyFloats, AnyFloats]:
     """Both halves along an axis, each ordered from the middle outwards; the middle of an odd count is left out."""
     grid = np.moveaxis(grid, axis, 0)
     half = len(grid) // 2
     return grid[:half][::-1], grid[len(grid) - half :]
 
 
-def _sums(grid: Floats, axis: int) -> Floats:
+def paired_sums(grid: AnyFloats, axis: int) -> AnyFloats:
+    """Sums of mirrored partners along an axis, from the middle outwards: a mirrored grid gives the same bits."""
     near, far = _halves(grid, axis)
     total = near + far
     length = grid.shape[axis]
@@ -94,6 +100,7 @@ def _sums(grid: Floats, axis: int) -> Floats:
     return np.moveaxis(total, 0, axis)
 
 
-def _differences(grid: Floats, axis: int) -> Floats:
+def paired_differences(grid: AnyFloats, axis: int) -> AnyFloats:
+    """Differences of mirrored partners along an axis, far minus near: a mirrored grid gives their opposites."""
     near, far = _halves(grid, axis)
     return np.moveaxis(far - near, 0, axis)

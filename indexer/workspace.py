@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from indexer.calibrate import calibrate
+from indexer.calibrate import calibrate, vocabulary
 from indexer.encoder import Encoder, EncoderSpec
 from indexer.errors import IndexerError
 from indexer.grid import GridSketcher, Packed, fit_grid, grid_arrays, pool_tokens, read_grid
@@ -248,9 +248,11 @@ class Workspace:
         tokens = np.concatenate([one.tokens for one in self._open if one.tokens is not None])
         sketcher = fit_sketcher(tokens, moments, k=self._k, precision=self._precision)
         codes = np.stack([sketcher.encode(one[None])[0] for one in moments])
-        calibration = replace(calibrate(self._encoder, native, codes, sketcher), collection=self._collection)
+        words = vocabulary(self._encoder)
+        calibration = calibrate(self._encoder, native, codes, sketcher, words)
+        calibration = replace(calibration, collection=self._collection)
         cells = np.stack([one.cells for one in self._open if one.cells is not None])
-        self.grid = fit_grid(tokens, cells)
+        self.grid = fit_grid(tokens, cells, words)
         arrays = {"components": sketcher.components, "scale": sketcher.scale} | grid_arrays(self.grid)
         self._write(_BASIS, arrays, calibration=asdict(calibration))
         self.sketcher, self.calibration = sketcher, calibration

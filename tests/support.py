@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image
 
+from indexer.calibrate import vocabulary
 from indexer.encoder import DenseMode, DenseView, EncoderSpec, ImageFeatures, Pixels, TextFeatures
 from indexer.grid import GridSketcher, Packed, fit_grid, pool_tokens
 from indexer.ledger import LEDGER_SCHEMA
@@ -215,7 +216,7 @@ def index_folder(
     tokens = np.concatenate([t.reshape(-1, DIM) for t in features.tokens])
     sketcher = fit_sketcher(tokens, moments, k=k, precision=precision)
     cells = np.stack([pool_tokens(t) for t in features.tokens])
-    grid = fit_grid(tokens, cells) if grids else None
+    grid = fit_grid(tokens, cells, vocabulary(encoder)) if grids else None
     packed = None if grid is None else grid.encode(cells)
     codes = sketcher.encode(moments)
     return store(out, images, encoder.spec, features.pooled, sketcher, codes, rows, grid, packed)

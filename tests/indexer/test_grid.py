@@ -9,6 +9,7 @@ DIM = 24
 RNG = np.random.default_rng(4)
 GRIDS = RNG.standard_normal((40, 8, 9, DIM)).astype(np.float32)
 TOKENS = GRIDS.reshape(-1, DIM)
+WORDS = TOKENS[:9]
 
 
 def cells(side: int = 4) -> np.ndarray:
@@ -18,7 +19,7 @@ def cells(side: int = 4) -> np.ndarray:
 @pytest.fixture(params=[(4, 10), (4, 7), (8, 10), (4, 99)], ids=lambda p: f"{p[0]}bit-k{p[1]}")
 def sketcher(request) -> GridSketcher:
     bits, k = request.param
-    return fit_grid(TOKENS, cells(), k=k, side=4, bits=bits)
+    return fit_grid(TOKENS, cells(), WORDS, k=k, side=4, bits=bits)
 
 
 def test_pooling_is_the_average_over_areas() -> None:
@@ -73,7 +74,7 @@ def test_more_components_keep_more() -> None:
     truth = np.einsum("npd,wd->nwp", cells(), words)
     errors = []
     for k in (4, 12, 24):
-        sketcher = fit_grid(TOKENS, cells(), k=k, side=4, bits=8)
+        sketcher = fit_grid(TOKENS, cells(), WORDS, k=k, side=4, bits=8)
         query = sketcher.query(words)
         maps = sketcher.similarities(sketcher.encode(cells()), query)
         errors.append(np.abs(maps * query.unit[:, None] + query.offset[:, None] - truth).mean())
@@ -82,7 +83,7 @@ def test_more_components_keep_more() -> None:
 
 def test_a_flat_collection_is_stored_as_zeros() -> None:
     flat = np.ones((3, 16, DIM), np.float32)
-    sketcher = fit_grid(flat.reshape(-1, DIM), flat, k=4, side=4)
+    sketcher = fit_grid(flat.reshape(-1, DIM), flat, WORDS, k=4, side=4)
     assert not sketcher.codes(sketcher.encode(flat)).any()
 
 

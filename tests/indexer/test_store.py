@@ -50,7 +50,7 @@ def ledger(n: int = N) -> pa.Table:
 
 
 CELLS = np.random.default_rng(3).standard_normal((N, SIDE * SIDE, DIM)).astype(np.float32)
-GRID = fit_grid(TOKENS, CELLS)
+GRID = fit_grid(TOKENS, CELLS, TOKENS[:9])
 GRIDS = GRID.encode(CELLS)
 
 

@@ -1,0 +1,188 @@
+"""What maps of similarity say: where in the picture a word is, and how clearly.
+
+Pure functions on arrays, float64 throughout. Axes: ``...`` any batch, H x W cells down and across, P = H * W, M words.
+x runs right, y runs down, cell centres lie in [-0.5, 0.5]. Sums pair mirrored cells first, so that a mirrored map gives
+the mirrored centroid to the last bit.
+
+References
+----------
+The coupling and its two readings (:func:`excess`, :func:`adr_dense`) are those of "Readout Blindness: VLM Scores Miss
+the Spatial Direction Their Frozen Encoders Retain", arXiv:2610.06324; epsilon, floor, tolerance and number of rounds as
+its authors published them. The centroid of a standardised map is ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.moments import paired_differences, paired_sums
+
+Doubles = NDArray[np.float64]
+
+EPSILON = 0.05
+FLOOR = 1e-30
+_ROUNDS = 200
+_TOLERANCE = 1e-9
+_SAFE = 1e-300
+
+
+def total(maps: Doubles) -> Doubles:
+    """Sum of each map.
+
+    Parameters
+    ----------
+    maps : (..., H, W) float64
+
+    Returns
+    -------
+    sums : (...) float64
+    """
+    sums: Doubles = paired_sums(paired_sums(maps, -2), -1).sum(axis=(-2, -1))
+    return sums
+
+
+def centroid(weights: Doubles, *, floor: float = FLOOR) -> Doubles:
+    """Centre of weight of each map.
+
+    Parameters
+    ----------
+    weights : (..., H, W) float64, not negative
+    floor : float
+        Least mass divided by.
+
+    Returns
+    -------
+    centres : (..., 2) float64
+        x then y, in [-0.5, 0.5]; a map without weight is at the upper left corner, as in the published readout, whose
+        coordinates start there.
+
+    Examples
+    --------
+    >>> centroid(np.array([[0.0, 0.0], [0.0, 2.0]])).tolist()
+    [0.25, 0.25]
+    """
+    mass = total(weights)
+    x, y = _steps(weights.shape[-1]), _steps(weights.shape[-2])
+    across = (x * paired_differences(paired_sums(weights, -2), -1).sum(axis=-2)).sum(axis=-1)
+    down = (y[:, None] * paired_differences(paired_sums(weights, -1), -2)).sum(axis=(-2, -1))
+    held = np.maximum(mass, floor)
+    # Masses below the floor shrink towards the origin of the published coordinates, the corner.
+    short = 0.5 * (1.0 - mass / held)
+    return np.stack([across / held - short, down / held - short], axis=-1)
+
+
+def standardised(maps: Doubles) -> Doubles:
+    """Each map in units of its own spread.
+
+    Parameters
+    ----------
+    maps : (..., H, W) float64
+
+    Returns
+    -------
+    z : (..., H, W) float64
+        Mean 0 and standard deviation 1; zeros for a flat map. Neither what is added to a map nor a positive factor
+        changes it.
+    """
+    cells = maps.shape[-2] * maps.shape[-1]
+    centred = maps - (total(maps) / cells)[..., None, None]
+    spread = np.sqrt(total(centred**2) / cells)[..., None, None]
+    z: Doubles = centred / np.where(spread > 0, spread, 1.0)
+    return z
+
+
+def softmax_centroid(maps: Doubles, *, tau: float = 1.0) -> Doubles:
+    """Where a word is: the centroid of the softmax of its standardised map.
+
+    Parameters
+    ----------
+    maps : (..., H, W) float64
+        Similarities of cells to a word, in any unit and up to a constant.
+    tau : float
+        Temperature in standard deviations of the map. Large ones approach the moment, small ones the best cell.
+
+    Returns
+    -------
+    centres : (..., 2) float64
+    """
+    z = standardised(maps) / tau
+    return centroid(np.exp(z - z.max(axis=(-2, -1), keepdims=True)))
+
+
+def argmax_centre(maps: Doubles) -> Doubles:
+    """Where a word is most similar: the mean of the best cells, (..., 2)."""
+    return centroid((maps == maps.max(axis=(-2, -1), keepdims=True)).astype(np.float64))
+
+
+def coupling(similarities: Doubles, *, epsilon: float = EPSILON) -> Doubles:
+    """Entropic transport of uniform cells to uniform words.
+
+    Parameters
+    ----------
+    similarities : (..., P, M) float64
+        Cosines.
+    epsilon : float
+
+    Returns
+    -------
+    plan : (..., P, M) float64
+        Rows sum to 1/P, columns to 1/M.
+    """
+    peak = similarities.max(axis=(-2, -1), keepdims=True)
+    kernel = np.exp((similarities - peak) / epsilon)
+    rows, columns = 1.0 / kernel.shape[-2], 1.0 / kernel.shape[-1]
+    v = np.ones((*kernel.shape[:-2], 1, kernel.shape[-1]))
+    done = np.zeros((*kernel.shape[:-2], 1, 1), dtype=bool)
+    u = np.ones((*kernel.shape[:-1], 1))
+    for _ in range(_ROUNDS):
+        # What has converged stands still, so that a picture's plan does not depend on its neighbours in a batch.
+        u = np.where(done, u, rows / ((kernel * v).sum(axis=-1, keepdims=True) + _SAFE))
+        v = np.where(done, v, columns / ((kernel * u).sum(axis=-2, keepdims=True) + _SAFE))
+        off = np.abs((u * kernel * v).sum(axis=-1, keepdims=True) - rows).max(axis=(-2, -1), keepdims=True)
+        done |= off < _TOLERANCE
+        if done.all():
+            break
+    plan: Doubles = u * kernel * v
+    return plan
+
+
+def excess(similarities: Doubles, *, epsilon: float = EPSILON) -> Doubles:
+    """What the coupling has beyond an even one: the weights of ``adr``.
+
+    Parameters
+    ----------
+    similarities : (..., P, M) float64
+        Cosines to all content words of the query, and to background words if they are to compete.
+
+    Returns
+    -------
+    weights : (..., P, M) float64, not negative
+    """
+    cells, words = similarities.shape[-2:]
+    weights: Doubles = np.maximum(coupling(similarities, epsilon=epsilon) - 1.0 / (cells * words), 0.0)
+    return weights
+
+
+def adr_dense(similarities: Doubles, *, epsilon: float = EPSILON) -> Doubles:
+    """Softmax over the cells, each word by itself: the weights of ``adr-dense``.
+
+    Parameters
+    ----------
+    similarities : (..., P, M) float64
+        Cosines.
+
+    Returns
+    -------
+    weights : (..., P, M) float64
+        Columns sum to 1.
+    """
+    lifted = np.exp((similarities - similarities.max(axis=-2, keepdims=True)) / epsilon)
+    weights: Doubles = lifted / lifted.sum(axis=-2, keepdims=True)
+    return weights
+
+
+def _steps(n: int) -> Doubles:
+    """Centres of the cells beyond the middle, from the middle outwards."""
+    centres: Doubles = (np.arange(n) + 0.5) / n - 0.5
+    return centres[(n + 1) // 2 :]
