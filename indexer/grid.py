@@ -25,7 +25,7 @@ Packed = NDArray[np.uint8]
 SIDE = 6
 COMPONENTS = 128
 BITS = 4
-_REACH = 3.0
+_REACH = 4.0
 """Largest code in standard deviations of a component: wider wastes the few steps there are, narrower cuts more."""
 _TINY = 1e-12
 _EXACT = 1 << 24

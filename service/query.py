@@ -25,6 +25,21 @@ class Mode(StrEnum):
     """By the native score alone."""
 
 
+class Readout(StrEnum):
+    """What reads the places of things."""
+
+    MOMENT = "moment"
+    """The first stage alone: one inner product, the whole index."""
+    CENTROID = "centroid"
+    """Then the centroids of standardised maps, on the patch grids of the best candidates."""
+    ADR = "adr"
+    """Instead of those, the excess of an entropic coupling of cells and words, as published."""
+    ADR_DENSE = "adr_dense"
+    """Or a softmax over the cells, as published."""
+    ADR_BACKGROUND = "adr_background"
+    """Or the coupling with common nouns that compete with the query's."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A query and how to answer it.
@@ -44,6 +59,8 @@ class SearchRequest:
         Whether in front of and behind rank, by proxy.
     weight : float
         Multiplies the spatial score.
+    readout : Readout or None
+        None for the centroid where the index has patch grids, else the moment.
     min_score : float or None
         Leaves out hits that score less.
     explain : bool
@@ -57,6 +74,7 @@ class SearchRequest:
     mode: Mode = Mode.AUTO
     depth: bool = False
     weight: float = 1.0
+    readout: Readout | None = None
     min_score: float | None = None
     explain: bool = False
 

@@ -57,18 +57,20 @@ class Selection:
     warnings: tuple[str, ...]
 
 
-def select(relations: Sequence[SpatialRelation], *, depth: bool = False) -> Selection:
-    """Choose the relations that a linear moment can score.
+def select(relations: Sequence[SpatialRelation], *, depth: bool = False, centre: bool = False) -> Selection:
+    """Choose the relations that can be scored.
 
     Parameters
     ----------
     relations : sequence of SpatialRelation
     depth : bool
         Whether in front of and behind rank, by the vertical axis as their proxy.
+    centre : bool
+        Whether what reads the places knows the middle of the picture; a moment does not.
     """
     ranked, warnings = [], []
     for one in relations:
-        if one.relation not in UNIT:
+        if one.relation not in UNIT and not centre:
             warnings.append(f"{say(one)}: a first moment is zero at the centre, so this does not rank yet.")
         elif one.subject != one.object and (depth or not is_proxy(one)):
             ranked.append(one)

@@ -13,12 +13,18 @@ from numpy.typing import NDArray
 
 from indexer.store import Index
 
-REFERENCE_IMAGES = 1024
-"""A standard deviation over so many pictures is known to about two per cent."""
+REFERENCE_IMAGES = 512
+"""A standard deviation over so many pictures is known to about three per cent."""
 LEAST_SPREAD = 0.5
 """Spreads below this share of the usual one count as this: where nothing of the kind is in the collection, what
 varies is noise, and must not be made as loud as the native score."""
 _MIN_IMAGES = 2
+
+
+def reference_rows(index: Index) -> NDArray[np.intp]:
+    """Rows of the sample: ids are hashes of paths, so that evenly spaced ones are a fair part of the collection."""
+    last = max(len(index) - 1, 0)
+    return np.unique(np.linspace(0, last, min(len(index), REFERENCE_IMAGES)).astype(np.intp))
 
 
 class Reference:
@@ -27,7 +33,6 @@ class Reference:
     Parameters
     ----------
     index : Index
-        Ids are hashes of paths, so that evenly spaced rows are a fair sample of the collection.
     """
 
     def __init__(self, index: Index) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from parser.relation import ParsedQuery, SpatialRelation
+from service.query import Readout
 from service.readout import UNIT, is_proxy
 
 
@@ -32,6 +33,9 @@ class Hit:
         float32 values; higher is better. ``spatial_score`` is 0 in a native ranking.
     native_rank : int
         Where the native ranking has this picture.
+    readout : Readout or None
+        What the spatial score was read with: in a two-stage ranking only the candidates have the second stage's. None
+        in a native ranking.
     contributions : tuple of float
         Spatial score by relation, in the order of ``ranked_relations``; empty unless asked for.
     """
@@ -43,6 +47,7 @@ class Hit:
     native_score: float
     spatial_score: float
     native_rank: int
+    readout: Readout | None = None
     contributions: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,6 +63,7 @@ class Hit:
         }
         if self.contributions:
             values["contributions"] = [_short(c) for c in self.contributions]
+            values["readout"] = self.readout
         return values
 
 
@@ -73,6 +79,8 @@ class SearchResult:
     parsed : ParsedQuery
     ranked_relations : tuple of SpatialRelation
         Those that moved the ranking.
+    readout : Readout or None
+        What ranked them; None in a native ranking.
     hits : tuple of Hit
         Score descending, ties by id.
     warnings : tuple of str
@@ -89,6 +97,7 @@ class SearchResult:
     mode: Ranking
     parsed: ParsedQuery
     ranked_relations: tuple[SpatialRelation, ...]
+    readout: Readout | None
     hits: tuple[Hit, ...]
     warnings: tuple[str, ...]
     total: int
@@ -103,6 +112,7 @@ class SearchResult:
             "frame": "viewer",
             "parsed": self.parsed.to_dict(),
             "relations": [_relation_to_dict(r) for r in self.ranked_relations],
+            "readout": self.readout,
             "hits": [hit.to_dict() for hit in self.hits],
             "warnings": list(self.warnings),
             "total": self.total,
@@ -115,7 +125,7 @@ def _relation_to_dict(relation: SpatialRelation) -> dict[str, Any]:
     values: dict[str, Any] = {"subject": relation.subject, "relation": relation.relation.value}
     if relation.object is not None:
         values["object"] = relation.object
-    return values | {"direction": list(UNIT[relation.relation]), "proxy": is_proxy(relation)}
+    return values | {"direction": list(UNIT.get(relation.relation, (0.0, 0.0))), "proxy": is_proxy(relation)}
 
 
 def _short(score: float) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.errors import SearchError
-from service.query import K_RANGE, OFFSET_RANGE, WEIGHT_RANGE, Mode, SearchRequest
+from service.query import K_RANGE, OFFSET_RANGE, WEIGHT_RANGE, Mode, Readout, SearchRequest
 
 BATCH_LIMIT = 256
 
@@ -32,6 +32,9 @@ class SearchBody(BaseModel):
     )
     weight: float = Field(
         default=1.0, ge=WEIGHT_RANGE[0], le=WEIGHT_RANGE[1], description="Weight of the spatial score."
+    )
+    readout: Readout | None = Field(
+        default=None, description="What reads the places; by default the best that the index has."
     )
     min_score: float | None = Field(default=None, description="Leave out hits that score less.")
     explain: bool = Field(default=False, description="Say for each hit what each relation contributed.")
@@ -101,7 +104,7 @@ class RelationModel(_Answer):
 class RankedRelationModel(RelationModel):
     """A relation that moved the ranking."""
 
-    direction: tuple[float, float] = Field(description="Unit vector; x right, y down.")
+    direction: tuple[float, float] = Field(description="Unit vector; x right, y down. Zero for the centre.")
     proxy: bool = Field(description="Whether the score only stands for what was asked (depth).")
 
 
@@ -134,6 +137,7 @@ class HitModel(_Answer):
     contributions: list[float] | None = Field(
         default=None, description="With `explain`: by relation, as in `relations`."
     )
+    readout: Readout | None = Field(default=None, description="With `explain`: what read the places.")
 
 
 class IndexModel(_Answer):
@@ -153,6 +157,7 @@ class SearchAnswer(_Answer):
     frame: Literal["viewer"] = Field(description="Left and right are the viewer's, always.")
     parsed: ParsedModel
     relations: list[RankedRelationModel]
+    readout: Readout | None = Field(description="What read the places; null in a native ranking.")
     hits: list[HitModel]
     warnings: list[str]
     total: int = Field(description="Pictures the query was scored against.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexer.encoder import Encoder, EncoderMismatch, phrase_text
 from indexer.errors import UnreadableImage
@@ -30,15 +31,17 @@ from parser.relation import ParsedQuery, SpatialRelation
 from service.engine import Engine, Scores, Top, canonical_scores
 from service.errors import BadCursor, ImageGone, SearchError
 from service.pictures import Pictures
-from service.query import Mode, SearchRequest, clean_query
-from service.readout import displacement_direction, phrases, select
+from service.query import Mode, Readout, SearchRequest, clean_query
+from service.readout import UNIT, displacement_direction, phrases, select
 from service.reference import Reference
+from service.rerank import CANDIDATES, Joined, Reading, Reranker
 from service.results import Hit, Ranking, SearchResult
-from service.scan import JointQuery
+from service.scan import Floats, JointQuery, Rows
 from service.texts import TextVectors
 
 SAME_SPACE = 0.999
 """Cosine between a stored vector and the same picture embedded again, below which the spaces differ."""
+_NO_PARTS = np.zeros((0, 0))
 
 
 class Parser(Protocol):
@@ -58,8 +61,38 @@ class _Job:
     parsed: ParsedQuery
     ranked: tuple[SpatialRelation, ...]
     warnings: tuple[str, ...]
+    readout: Readout
     vectors: JointQuery | None = None
     parts: tuple[JointQuery, ...] = ()
+    reading: Reading | None = None
+
+    @property
+    def end(self) -> int:
+        """Hits up to the end of the page."""
+        return self.offset + self.request.k
+
+    @property
+    def scored(self) -> int:
+        """Rows of the first stage that are needed."""
+        return self.end if self.reading is None else max(self.end, CANDIDATES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Page:
+    """The hits of a page as rows.
+
+    Attributes
+    ----------
+    top : Top
+    parts : (R, relations) float64
+        Of the spatial scores, where asked for.
+    candidates : int
+        How many of the rows the second stage scored.
+    """
+
+    top: Top
+    parts: NDArray[np.float64]
+    candidates: int
 
 
 class Searcher:
@@ -92,6 +125,7 @@ class Searcher:
         self.engine = Engine(index, device)
         self.texts = TextVectors(encoder)
         self.reference = Reference(index)
+        self.reranker = Reranker(index) if index.grid_sketcher is not None else None
         self._parser = parser
         self._parsing = Lock()
 
@@ -159,11 +193,13 @@ class Searcher:
         valid = [job for job in jobs if isinstance(job, _Job)]
         queries = [job.vectors for job in valid if job.vectors is not None]
         with clock("scan"):
-            tops = self.engine.top(queries, [job.offset + job.request.k for job in valid])
+            tops = self.engine.top(queries, [job.scored for job in valid])
+        with clock("rerank"):
             pages = [self._page(job, top) for job, top in zip(valid, tops, strict=True)]
         with clock("native_rank"):
             spatial = [i for i, job in enumerate(valid) if job.ranked]
-            ranks = self.engine.native_ranks([queries[i] for i in spatial], [pages[i].rows for i in spatial])
+            asked = [pages[i].top.rows for i in spatial]
+            ranks = self.engine.native_ranks([queries[i] for i in spatial], asked)
             native_ranks = dict(zip(spatial, ranks, strict=True))
         took: dict[str, float] = {}
         made = [
@@ -216,7 +252,18 @@ class Searcher:
         checked = [self._check(request) for request in requests]
         texts = [one[0].query for one in checked if not isinstance(one, SearchError)]
         parsed = iter(self._parse(texts))
-        return [one if isinstance(one, SearchError) else _job(*one, next(parsed)) for one in checked]
+        return [one if isinstance(one, SearchError) else self._job(*one, next(parsed)) for one in checked]
+
+    def _job(self, request: SearchRequest, offset: int, parsed: ParsedQuery) -> _Job:
+        wanted = request.readout or Readout.CENTROID
+        readout = wanted if self.reranker is not None else Readout.MOMENT
+        if request.mode is Mode.NATIVE:
+            return _Job(request, offset, parsed, (), (), readout)
+        chosen = select(parsed.relations, depth=request.depth, centre=readout is not Readout.MOMENT)
+        warnings = (*parsed.warnings, *chosen.warnings)
+        if chosen.ranked and request.readout not in (None, readout):
+            warnings = (*warnings, f"The index has no patch grids: {readout} was used, not {wanted}.")
+        return _Job(request, offset, parsed, chosen.ranked, warnings, readout)
 
     def _check(self, request: SearchRequest) -> tuple[SearchRequest, int] | SearchError:
         try:
@@ -247,50 +294,86 @@ class Searcher:
         if not job.ranked:
             return replace(job, vectors=JointQuery(native), warnings=warnings)
         vectors = {p: v for p, (v, _) in zip(phrases(job.ranked), sides, strict=True)}
-        directions = [displacement_direction([r], vectors, self.index.sketcher) for r in job.ranked]
-        scaled = [d * (job.request.weight * self.reference.displacement_unit(d)) for d in directions]
-        parts = [JointQuery(native, d.astype(np.float32)) for d in scaled] if job.request.explain else ()
-        joint = JointQuery(native, np.sum(scaled, axis=0).astype(np.float32))
-        return replace(job, vectors=joint, parts=tuple(parts), warnings=warnings)
+        weight = job.request.weight
+        parts = [self._moment_part(native, one, vectors, weight) for one in job.ranked]
+        spatial = [part.spatial for part in parts if part.spatial is not None]
+        joint = JointQuery(native, np.sum(spatial, axis=0, dtype=np.float32) if spatial else None)
+        reading = None
+        if self.reranker is not None and job.readout is not Readout.MOMENT:
+            reading = self.reranker.read(job.ranked, vectors, job.readout)
+        return replace(job, vectors=joint, parts=tuple(parts), reading=reading, warnings=warnings)
 
-    def _page(self, job: _Job, top: Top) -> Top:
-        page = slice(job.offset, job.offset + job.request.k)
-        return Top(top.rows[page], top.scores[page])
+    def _moment_part(
+        self, native: Floats, relation: SpatialRelation, vectors: Mapping[str, Floats], weight: float
+    ) -> JointQuery:
+        """One relation as the first stage sees it; the centre has no moment."""
+        if relation.relation not in UNIT:
+            return JointQuery(native)
+        direction = displacement_direction([relation], vectors, self.index.sketcher)
+        unit = self.reference.displacement_unit(direction)
+        return JointQuery(native, (direction * (weight * unit)).astype(np.float32))
+
+    def _page(self, job: _Job, first: Top) -> _Page:
+        page = slice(job.offset, job.end)
+        if job.reading is None or self.reranker is None:
+            rows = first.rows[page]
+            return _Page(Top(rows, first.scores[page]), self._parts(job, rows), 0)
+        joined = self.reranker.join(job.reading, first, weight=job.request.weight)
+        rows = joined.top.rows[page]
+        parts = self._joined_parts(job, joined, rows) if job.request.explain else _NO_PARTS
+        candidates = max(0, min(len(rows), joined.candidates - job.offset))
+        return _Page(Top(rows, joined.top.scores[page]), parts, candidates)
+
+    def _joined_parts(self, job: _Job, joined: Joined, rows: Rows) -> NDArray[np.float64]:
+        near = joined.parts[job.offset : job.end]
+        # What lowers the others belongs to no relation: each bears the same.
+        far = self._parts(job, rows[len(near) :]) - joined.lowered / len(job.parts)
+        return np.concatenate([near, far])
+
+    def _parts(self, job: _Job, rows: Rows) -> NDArray[np.float64]:
+        """Spatial score of the first stage by relation (R, relations)."""
+        if not job.request.explain or not job.parts:
+            return _NO_PARTS
+        return np.stack(
+            [canonical_scores(self.index, part, rows).spatial for part in job.parts], axis=1, dtype=np.float64
+        )
 
     def _result(
         self,
         job: _Job,
-        page: Top,
+        page: _Page,
         native_ranks: np.ndarray[Any, np.dtype[np.int64]] | None,
         took: dict[str, float],
     ) -> SearchResult:
-        request, scores = job.request, page.scores
+        request, scores = job.request, page.top.scores
         shown = slice(None)
         if request.min_score is not None:
             shown = slice(int((scores.total >= request.min_score).sum()))
-        end = job.offset + len(page.rows)
-        more = end < len(self.index) and len(page.rows[shown]) == len(page.rows)
+        rows = page.top.rows
+        end = job.offset + len(rows)
+        more = end < len(self.index) and len(rows[shown]) == len(rows)
         return SearchResult(
             query=request.query,
             mode=Ranking.SPATIAL if job.ranked else Ranking.NATIVE,
             parsed=job.parsed,
             ranked_relations=job.ranked,
+            readout=job.readout if job.ranked else None,
             hits=tuple(self._hits(job, page, native_ranks))[shown],
             warnings=job.warnings,
             total=len(self.index),
-            next_cursor=f"{end:x}.{self._fingerprint(request)}" if more and len(page.rows) else None,
+            next_cursor=f"{end:x}.{self._fingerprint(request)}" if more and len(rows) else None,
             took_ms=took,
         )
 
     def _hits(
-        self, job: _Job, page: Top, native_ranks: np.ndarray[Any, np.dtype[np.int64]] | None
+        self, job: _Job, page: _Page, native_ranks: np.ndarray[Any, np.dtype[np.int64]] | None
     ) -> Iterator[Hit]:
-        scores: Scores = page.scores
-        ids = self.index.images["id"].take(page.rows).to_pylist()
-        paths = self.index.images["path"].take(page.rows).to_pylist()
-        parts = [canonical_scores(self.index, part, page.rows).spatial for part in job.parts]
+        scores: Scores = page.top.scores
+        ids = self.index.images["id"].take(page.top.rows).to_pylist()
+        paths = self.index.images["path"].take(page.top.rows).to_pylist()
         for i, (image_id, path) in enumerate(zip(ids, paths, strict=True)):
             rank = job.offset + i + 1
+            readout = (job.readout if i < page.candidates else Readout.MOMENT) if job.ranked else None
             yield Hit(
                 id=image_id,
                 path=path,
@@ -299,7 +382,8 @@ class Searcher:
                 native_score=float(scores.native[i]),
                 spatial_score=float(scores.spatial[i]),
                 native_rank=rank if native_ranks is None else int(native_ranks[i]),
-                contributions=tuple(float(part[i]) for part in parts),
+                readout=readout,
+                contributions=tuple(page.parts[i].tolist()) if len(page.parts) else (),
             )
 
     def _resume(self, request: SearchRequest) -> int:
@@ -320,16 +404,10 @@ class Searcher:
             request.mode.value,
             request.depth,
             float(request.weight),
-            files["native"].sha256,
+            request.readout and request.readout.value,
+            *(files[role].sha256 for role in ("native", "sketch", "grid") if role in files),
         )
-        return hashlib.sha256(repr((*parts, files["sketch"].sha256)).encode()).hexdigest()[:16]
-
-
-def _job(request: SearchRequest, offset: int, parsed: ParsedQuery) -> _Job:
-    if request.mode is Mode.NATIVE:
-        return _Job(request, offset, parsed, (), ())
-    chosen = select(parsed.relations, depth=request.depth)
-    return _Job(request, offset, parsed, chosen.ranked, (*parsed.warnings, *chosen.warnings))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 class _Clock:

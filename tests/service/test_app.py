@@ -58,7 +58,7 @@ def test_a_search_is_what_the_searcher_says(client, direct, query):
         SearchAnswer.model_validate(body)
         assert body["frame"] == "viewer"
         assert body.pop("index")["images"] == 60
-        assert set(body.pop("took_ms")) == {"parse", "encode", "scan", "native_rank", "total"}
+        assert set(body.pop("took_ms")) == {"parse", "encode", "scan", "rerank", "native_rank", "total"}
         assert body == {k: v for k, v in expected.items() if k != "took_ms"}
 
 

@@ -134,3 +134,13 @@ def test_swapping_the_words_swaps_the_columns():
     s = RNG.uniform(0, 0.4, (12, 2))
     assert np.allclose(excess(s)[:, ::-1], excess(s[:, ::-1]), atol=1e-15)
     assert adr_dense(s)[:, ::-1].tobytes() == np.ascontiguousarray(adr_dense(s[:, ::-1])).tobytes()
+
+
+def test_a_small_thing_beside_a_large_one_in_one_half():
+    small, large = np.zeros((6, 6)), np.zeros((6, 6))
+    small[1, 0] = 1.0
+    large[2:5, 1:4] = 1.0  # farther right, and still left of the middle
+    x = (np.arange(6) + 0.5) / 6 - 0.5
+    assert ((small - large) * x).sum() > 0  # the moment has it the wrong way round
+    here, there = softmax_centroid(np.stack([small, large]))
+    assert here[0] < there[0]

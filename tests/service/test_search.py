@@ -18,7 +18,7 @@ from service.errors import (
     SearchError,
     UnknownImage,
 )
-from service.query import Mode, SearchRequest
+from service.query import Mode, Readout, SearchRequest
 from service.results import Ranking
 from service.search import Searcher
 from tests.support import Placed, SmallParser, TinyEncoder, draw, index_folder
@@ -52,9 +52,15 @@ def test_the_picture_that_shows_it_comes_first(tmp_path):
         assert result.mode is Ranking.SPATIAL
         assert result.hits[0].path == best
         assert result.hits[0].spatial_score > 0
-    mirrored = searcher.search("red left of blue", k=22).hits, searcher.search("red right of blue", k=22).hits
-    score = [{h.path: h.spatial_score for h in hits} for hits in mirrored]
-    assert score[0]["right.png"] == score[1]["wrong.png"] == -score[0]["wrong.png"]
+    for readout in (Readout.MOMENT, Readout.CENTROID):
+        hits = [
+            searcher.search(f"red {side} of blue", k=22, readout=readout).hits for side in ("left", "right")
+        ]
+        score = [{h.path: h.spatial_score for h in one} for one in hits]
+        assert score[0]["right.png"] == score[1]["wrong.png"]
+        assert score[0]["right.png"] > score[0]["wrong.png"] == score[1]["right.png"]
+        if readout is Readout.MOMENT:
+            assert score[0]["right.png"] == -score[0]["wrong.png"]
 
 
 def test_most_queries_with_a_true_answer_find_it(searcher, gallery):
@@ -85,7 +91,7 @@ def test_a_query_without_a_relation_is_the_native_ranking(searcher, query):
 
 def test_a_relation_that_cannot_rank_leaves_the_native_ranking(searcher):
     for query in ("red in the center", "red behind blue", "red above red"):
-        auto = searcher.search(query, k=60)
+        auto = searcher.search(query, k=60, readout=Readout.MOMENT)
         assert auto.mode is Ranking.NATIVE
         assert not auto.ranked_relations
         assert bits(auto) == bits(searcher.search(query, k=60, mode=Mode.NATIVE))

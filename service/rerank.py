@@ -1,0 +1,253 @@
+"""The second stage: a closer look at the best candidates, on their patch grids.
+
+The first stage ranks the whole index by an inner product (native score plus moment), which weighs things by their area
+and takes a lone thing on the right side for both. The second reads from the grid where each thing is and whether it is
+there, and scores
+
+    native + weight * std(native) * sum_r ( PLACE * tanh(d_r / std(d_r)) + PRESENCE * mean_w z_w )
+
+where ``d_r`` is the displacement of relation r along its direction, ``z_w`` the best cell of a word of the relation
+in standard deviations over the collection, and the spreads are those of the reference sample. The hyperbolic tangent
+lets no displacement, however large, stand in for a thing that is missing.
+
+How the stages join, whatever the page, batch or engine: exactly the first :data:`CANDIDATES` pictures of the first
+stage (all of a smaller index) are scored again and ordered by (score, row). The others follow in the order of the first
+stage; their spatial scores are lowered by one constant, so that the best of them does not exceed the last candidate.
+
+Axes: R images, W words, P cells, G cells down and across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexer.grid import GridQuery, GridSketcher, Packed
+from indexer.store import Index
+from parser.relation import Position, SpatialRelation
+from service.engine import Scores, Top
+from service.maps import adr_dense, centroid, excess, softmax_centroid
+from service.query import Readout
+from service.readout import UNIT, phrases
+from service.reference import reference_rows
+from service.scan import Floats, Rows
+
+Doubles = NDArray[np.float64]
+
+CANDIDATES = 1000
+PLACE = 1.6
+PRESENCE = 1.5
+"""Chosen on photographs of coco/train with heads trained on others, see benchmarks.retrieval."""
+BACKGROUND = 10
+"""Nouns that compete with the query's for the cells, in ``adr_background``."""
+_LEAST_SPREAD = 0.02
+"""Of a displacement, in picture widths; less is rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A query ready for grids.
+
+    Attributes
+    ----------
+    relations : tuple of SpatialRelation
+    words : tuple of str
+        The phrases of the relations.
+    readout : Readout
+        Any but the moment.
+    query : GridQuery
+        The words, and whatever competes with them.
+    """
+
+    relations: tuple[SpatialRelation, ...]
+    words: tuple[str, ...]
+    readout: Readout
+    query: GridQuery
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """A ranking after the second stage.
+
+    Attributes
+    ----------
+    top : Top
+        Rows and scores, best first.
+    parts : (R, relations) float64
+        What each relation adds to the spatial score of a candidate; rows of candidates only.
+    candidates : int
+        How many of the first rows were scored by the second stage.
+    lowered : float
+        What the spatial scores of all others were lowered by.
+    """
+
+    top: Top
+    parts: Doubles
+    candidates: int
+    lowered: float
+
+
+class Reranker:
+    """Scores candidates on their patch grids.
+
+    Parameters
+    ----------
+    index : Index
+        With grids.
+
+    Notes
+    -----
+    A score depends on the query, the picture and the index alone: similarities are exact whole numbers, and all that
+    follows is summed within one picture.
+    """
+
+    def __init__(self, index: Index) -> None:
+        assert index.grid_sketcher is not None
+        self._index = index
+        self._sketcher: GridSketcher = index.grid_sketcher
+        self._native_std = index.manifest.calibration.native_std
+        self._reference = self._grids(reference_rows(index))
+        vocabulary = self._sketcher.vocabulary
+        self._mean_word: Floats = vocabulary.mean(axis=0)
+        self._background: Floats = vocabulary[:: max(1, len(vocabulary) // BACKGROUND)][:BACKGROUND]
+
+    def read(
+        self, relations: Sequence[SpatialRelation], vectors: Mapping[str, Floats], readout: Readout
+    ) -> Reading:
+        """Prepare a query.
+
+        Parameters
+        ----------
+        relations : sequence of SpatialRelation
+        vectors : mapping of str to (D,) float32
+            Unit text vectors of all phrases.
+        readout : Readout
+        """
+        words = phrases(relations)
+        stacked = np.stack([vectors[word] for word in words])
+        match readout:
+            case Readout.ADR | Readout.ADR_DENSE:
+                texts = stacked
+            case Readout.ADR_BACKGROUND:
+                texts = np.concatenate([stacked, self._background])
+            case _:
+                texts = stacked - self._mean_word
+        return Reading(tuple(relations), words, readout, self._sketcher.query(texts))
+
+    def join(self, reading: Reading, first: Top, *, weight: float) -> Joined:
+        """Rank again.
+
+        Parameters
+        ----------
+        reading : Reading
+        first : Top
+            The first stage, at least :data:`CANDIDATES` rows or the whole index.
+        weight : float
+            Of the spatial score.
+        """
+        count = min(CANDIDATES, len(first.rows))
+        rows, native = first.rows[:count], first.scores.native[:count]
+        parts = self.parts(reading, rows) * weight
+        spatial = parts.sum(axis=1)
+        total = (native.astype(np.float64) + spatial).astype(np.float32)
+        order = np.lexsort((rows, -total))
+        tail = first.scores[count:]
+        lowered = max(0.0, float(tail.total[0]) - float(total[order[-1]])) if len(tail.total) else 0.0
+        scores = Scores(
+            np.concatenate([total[order], tail.total - np.float32(lowered)]),
+            np.concatenate([native[order], tail.native]),
+            np.concatenate([spatial[order].astype(np.float32), tail.spatial - np.float32(lowered)]),
+        )
+        return Joined(
+            Top(np.concatenate([rows[order], first.rows[count:]]), scores), parts[order], count, lowered
+        )
+
+    def parts(self, reading: Reading, rows: Rows) -> Doubles:
+        """Score pictures, relation by relation, at weight 1.
+
+        Returns
+        -------
+        parts : (R, relations) float64
+            In units of the native score.
+        """
+        usual_centres, usual_peaks = self._see(reading, self._reference)
+        centres, peaks = self._see(reading, self._grids(rows))
+        spread = usual_peaks.std(axis=0)
+        presence = (peaks - usual_peaks.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+        columns = []
+        for one in reading.relations:
+            mean, std = _usual(displacement(one, reading.words, usual_centres), one)
+            place = (displacement(one, reading.words, centres) - mean) / max(std, _LEAST_SPREAD)
+            there = presence[:, [reading.words.index(word) for word in phrases([one])]].mean(axis=1)
+            columns.append(self._native_std * (PLACE * np.tanh(place) + PRESENCE * there))
+        return np.stack(columns, axis=1)
+
+    def _see(self, reading: Reading, packed: Packed) -> tuple[Doubles, Doubles]:
+        """Centres (R, W, 2) and best cells (R, W) of the words."""
+        maps = self._sketcher.similarities(packed, reading.query)
+        words = len(reading.words)
+        centres = centres_of(maps, reading.query, self._sketcher.side, reading.readout)
+        return centres[:, :words], maps[:, :words].max(axis=-1)
+
+    def _grids(self, rows: Rows) -> Packed:
+        packed = self._index.grid(rows)
+        assert packed is not None
+        return packed
+
+
+def centres_of(maps: Doubles, query: GridQuery, side: int, readout: Readout) -> Doubles:
+    """Where each word is, by one of the readouts.
+
+    Parameters
+    ----------
+    maps : (R, W, P) float64
+        From `indexer.grid.GridSketcher.similarities`.
+    query : GridQuery
+    side : int
+        G.
+    readout : Readout
+
+    Returns
+    -------
+    centres : (R, W, 2) float64
+    """
+    square = (*maps.shape[:-1], side, side)
+    if readout is Readout.CENTROID:
+        return softmax_centroid(maps.reshape(square))
+    cosines = (maps * query.unit[:, None] + query.offset[:, None]).transpose(0, 2, 1)
+    weights = adr_dense(cosines) if readout is Readout.ADR_DENSE else excess(cosines)
+    return centroid(weights.transpose(0, 2, 1).reshape(square))
+
+
+def displacement(relation: SpatialRelation, words: Sequence[str], centres: Doubles) -> Doubles:
+    """How far things stand apart in the direction that a relation asks for.
+
+    Parameters
+    ----------
+    relation : SpatialRelation
+    words : sequence of W str
+    centres : (R, W, 2) float64
+
+    Returns
+    -------
+    displacement : (R,) float64
+        In picture widths; positive where the relation holds. For a position it is the distance from the middle of the
+        picture towards it, and for the centre itself the distance from it, negative.
+    """
+    where = centres[:, words.index(relation.subject)]
+    if relation.object is not None:
+        where = where - centres[:, words.index(relation.object)]
+    if relation.relation is Position.AT_CENTER:
+        return -np.hypot(where[:, 0], where[:, 1])
+    x, y = UNIT[relation.relation]
+    along: Doubles = where[:, 0] * x + where[:, 1] * y
+    return along
+
+
+def _usual(displacements: Doubles, relation: SpatialRelation) -> tuple[float, float]:
+    """Mean and spread over the reference. Only the distance from the centre has a mean that is not zero by itself."""
+    centred = float(displacements.mean()) if relation.relation is Position.AT_CENTER else 0.0
+    return centred, float(displacements.std())
