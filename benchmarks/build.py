@@ -45,14 +45,17 @@ from indexer.encoder import (
 )
 from indexer.load import load_encoder
 from indexer.pipeline import DecodePool
+from indexer.prepare import OpenClipPreparer
+from indexer.scan import ScannedFile
 from indexer.store import open_index
+from indexer.stream import encode_here
 
 SEED = 0
 SLOPE_PICTURES = 20_000
 SMALL_VIT = Path(__file__).with_name("small-random-vit.json")
 """A vision transformer of 2.7 million weights, for builds that would take a real one hours. Never trained: its speed
 and memory mean something, its answers do not."""
-_ROUNDS = 3
+_ROUNDS = 5
 _DIM = 256
 
 
@@ -62,7 +65,7 @@ def main() -> None:
     options.add_argument("--encoder", default=COMPACT, help="compact or an open_clip model name")
     options.add_argument("--pretrained", help="weights file, tag or random:SEED of an open_clip model")
     options.add_argument("--threads", type=int, default=1, help="threads of the encoder (1)")
-    options.add_argument("--count", type=int, help="photographs to measure speed on (192, quick 64)")
+    options.add_argument("--count", type=int, help="photographs a round (64, quick 32)")
     options.add_argument("--full", type=int, metavar="COUNT", help="build one index of this many pictures")
     options.add_argument("--scratch", type=Path, help="where the pictures of --full are kept, and its index")
     given = options.parse_args()
@@ -76,9 +79,9 @@ def main() -> None:
     if given.full:
         metrics, extra = measure_full(photographs, given, encoder)
     else:
-        count = given.count or (64 if given.quick else 192)
+        count = given.count or (32 if given.quick else 64)
         paths = sorted(photographs.iterdir())[:count]
-        speed, extra = measure_speed(paths, encoder, rounds=1 if given.quick else _ROUNDS)
+        speed, extra = measure_speed(paths, encoder, rounds=2 if given.quick else _ROUNDS)
         pictures = SLOPE_PICTURES // 4 if given.quick else SLOPE_PICTURES
         slope, memory = measure_memory(pictures)
         metrics, extra = [*speed, slope], {**extra, "memory": memory}
@@ -135,23 +138,13 @@ def _decode_seconds(paths: Sequence[Path], setup: DecodeSetup, workers: int) -> 
 
 
 def _both_seconds(paths: Sequence[Path], encoder: Encoder, setup: DecodeSetup, workers: int) -> float:
-    """What a build does in the steady state: its processes are up, as after the first second of a long run."""
-    with DecodePool(setup, workers) as pool:
-        _warm(pool, paths[0])
-
-        def run() -> None:
-            jobs = ((path, DecodeJob(path)) for path in paths)
-            batch: list[Pixels] = []
-            for _, decoded in pool.in_order(jobs, ahead=workers + 2 * BATCH):
-                if decoded is not None and decoded.pixels is not None:
-                    batch.append(decoded.pixels)
-                if len(batch) == BATCH:
-                    encoder.encode_images(batch)
-                    batch = []
-            if batch:
-                encoder.encode_images(batch)
-
-        return _timed(run)
+    """From the first vectors to the last: in the steady state of a build, when its processes are up."""
+    files = [ScannedFile(path.name, path) for path in paths]
+    jobs = ((file, DecodeJob(file.path)) for file in [files[0]] * BATCH + files)
+    stream = encode_here(encoder, workers)(jobs, setup, BATCH)
+    for _ in range(BATCH):
+        next(stream)
+    return _timed(lambda: sum(1 for _ in stream))
 
 
 def _warm(pool: DecodePool, path: Path) -> None:
@@ -171,16 +164,6 @@ def _timed(run: Any) -> float:
 class Faint:
     """Costs next to nothing, so that 20,000 pictures take seconds: colours of a 4 x 4 grid in 256 dimensions."""
 
-    class Small:
-        """Squashes to 4 x 4."""
-
-        short_side = 4
-
-        def __call__(self, image: Image.Image) -> Pixels:
-            """Preprocess one picture."""
-            small = np.asarray(image.resize((4, 4)), dtype=np.float32).transpose(2, 0, 1) / 255
-            return Pixels(np.ascontiguousarray(small))
-
     def __init__(self) -> None:
         rng = np.random.default_rng(SEED)
         self._colours = rng.standard_normal((3, _DIM)).astype(np.float32)
@@ -189,7 +172,7 @@ class Faint:
             dense_mode=DenseMode.HEAD, dense_view=DenseView.NATIVE, template="a {}", context_length=77,
             numeric="float32",
         )  # fmt: skip
-        self.preparer = self.Small()
+        self.preparer = OpenClipPreparer((4, 4), (0.0,) * 3, (1.0,) * 3, "squash", "bicubic", 0)
 
     def prepare(self, image: Image.Image) -> Pixels:
         """Preprocess one picture."""
