@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from indexer.store import Index
-from service.scan import Floats, JointQuery, Rows, blocks, floor_below, stacked
+from service.scan import Coarse, FloatError, Floats, Found, JointQuery, Rows, blocks, floor_below, stacked
+
+if TYPE_CHECKING:
+    from indexer.store import Index
 
 SCORE_BYTES = 1 << 30
 """Memory for scores on the device; more queries than fit are taken in turns."""
@@ -35,20 +38,36 @@ class TorchScan:
         for rows, native, moments in blocks(index):
             self._native[rows] = torch.from_numpy(native).to(self._device)
             self._moments[rows] = torch.from_numpy(moments).to(self._device)
+        self._error = FloatError(index)
 
-    def superset(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], errors: Sequence[float]
-    ) -> list[Rows]:
+    @property
+    def name(self) -> str:
+        """See :meth:`service.scan.Scan.name`."""
+        return self._device.type
+
+    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
         """See :meth:`service.scan.Scan.superset`."""
-        found: list[Rows] = []
+        rows: list[Rows] = []
         for part, scores in self._scored(queries):
-            last = torch.topk(scores, max(counts[part]), dim=1).values
-            for line, best, count, error in zip(scores, last, counts[part], errors[part], strict=True):
-                floor = float(floor_below(float(best[count - 1]), error))
-                found.append(torch.nonzero(line >= floor).ravel().cpu().numpy())
-        return found
+            last = torch.topk(scores, max(counts[part]), dim=1).values.cpu().numpy()
+            floors = [
+                floor_below(float(best[count - 1]), self._error(query))
+                for best, count, query in zip(last, counts[part], queries[part], strict=True)
+            ]
+            reached = scores >= self._put(np.array(floors, np.float32))[:, None]
+            # Row by row in order, so the numbers of one query are together: one copy back.
+            where = torch.nonzero(reached).cpu().numpy()
+            ends = np.cumsum(np.bincount(where[:, 0], minlength=len(floors)))
+            rows += np.split(where[:, 1], ends[:-1])
+        return [Found(one, None) for one in rows]
 
-    def sort_into(self, queries: Sequence[JointQuery], edges: Sequence[Floats]) -> list[tuple[Rows, Rows]]:
+    def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
+        """See :meth:`service.scan.Scan.coarse`."""
+        return [Coarse(self._error(JointQuery(query.native))) for query in queries]
+
+    def sort_into(
+        self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
+    ) -> list[tuple[Rows, Rows]]:
         """See :meth:`service.scan.Scan.sort_into`."""
         found = []
         for part, scores in self._scored([JointQuery(q.native) for q in queries]):

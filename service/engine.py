@@ -14,15 +14,27 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.store import Index
 from service.errors import NoDevice
-from service.scan import BLOCK_ROWS, CpuScan, Floats, JointQuery, Rows, Scan, blocks, scan_error
+from service.scan import Coarse, CpuScan, Floats, Found, JointQuery, Rows, Scan
+
+if TYPE_CHECKING:
+    from indexer.store import Index
+
+CANONICAL_ROWS = 128
+"""Rows scored canonically at a time: their float64 values stay in the cache."""
+
+INT8_ROWS = 8192
+"""Images from which on the int8 scan pays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +69,17 @@ class Top:
 
     rows: Rows
     scores: Scores
+    coarse: Coarse | None = field(default=None, repr=False)
+    """What the scan knows already for :meth:`Engine.native_ranks`; keeps (N,) scores alive where it does."""
+
+
+class ScanKind(StrEnum):
+    """What scans on the CPU."""
+
+    AUTO = "auto"
+    """``int8`` from :data:`INT8_ROWS` images on, where CPU and torch multiply int8 exactly; else ``float32``."""
+    FLOAT32 = "float32"
+    INT8 = "int8"
 
 
 def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
@@ -79,22 +102,24 @@ def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
     """
     native = np.empty(len(rows))
     spatial = np.zeros(len(rows))
-    for start in range(0, len(rows), BLOCK_ROWS):
-        part = slice(start, start + BLOCK_ROWS)
-        native[part] = _inner(index.native()[rows[part]], query.native)
-        if query.spatial is not None:
+    vectors, wide = index.native(), query.native.astype(np.float64)
+    moved = None if query.spatial is None else query.spatial.ravel().astype(np.float64)
+    for start in range(0, len(rows), CANONICAL_ROWS):
+        part = slice(start, start + CANONICAL_ROWS)
+        native[part] = _inner(vectors[rows[part]], wide)
+        if moved is not None:
             moments = index.sketcher.decode(index.sketch(rows[part]))
-            spatial[part] = _inner(moments.reshape(len(moments), -1), query.spatial.ravel())
+            spatial[part] = _inner(moments.reshape(len(moments), -1), moved)
     return Scores(
         (native + spatial).astype(np.float32), native.astype(np.float32), spatial.astype(np.float32)
     )
 
 
-def _inner(rows: Floats, query: Floats) -> NDArray[np.float64]:
-    product: NDArray[np.float64] = (rows.astype(np.float64, order="C") * query.astype(np.float64)).sum(
-        axis=-1
-    )
-    return product
+def _inner(rows: Floats, query: NDArray[np.float64]) -> NDArray[np.float64]:
+    products = rows.astype(np.float64, order="C")
+    products *= query
+    sums: NDArray[np.float64] = products.sum(axis=-1)
+    return sums
 
 
 class Engine:
@@ -107,22 +132,26 @@ class Engine:
     device : str
         ``auto`` takes CUDA where torch sees a device, ``cpu`` and ``cuda`` insist.
 
+    scan : ScanKind
+        For the CPU. Whichever it is, the answers are the same to the last bit.
+
     Notes
     -----
-    Read-only after construction: any number of threads may use it. A CPU scan takes one BLAS thread where the
-    environment says so (``OPENBLAS_NUM_THREADS=1``, which the command line sets): threads serve queries.
+    Read-only after construction: any number of threads may use it. A float32 scan takes one BLAS thread where
+    the environment says so (``OPENBLAS_NUM_THREADS=1``, which the command line sets): threads serve queries. An
+    int8 scan takes all cores at batch 1, for it waits for the memory.
     """
 
-    def __init__(self, index: Index, device: str = "cpu") -> None:
+    def __init__(self, index: Index, device: str = "cpu", *, scan: ScanKind = ScanKind.AUTO) -> None:
         self.index = index
-        self._dim, self._k = index.manifest.encoder.dim, index.manifest.k
-        self._row_norms = _largest_norms(index)
-        self._scan: Scan = CpuScan(index)
-        self.device = "cpu"
-        if device != "cpu" and (name := _cuda(insist=device != "auto")):
-            from service.cuda import TorchScan  # noqa: PLC0415  (torch costs seconds)
+        self.device = (device != "cpu" and _cuda(insist=device != "auto")) or "cpu"
+        self._scan = _scan_of(index, self.device, scan)
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rescore")
 
-            self._scan, self.device = TorchScan(index, name), name
+    @property
+    def scan(self) -> str:
+        """What scans: ``int8``, ``float32`` or ``cuda``."""
+        return self._scan.name
 
     def __len__(self) -> int:
         return len(self.index)
@@ -146,10 +175,17 @@ class Engine:
             empty = np.zeros(0, np.float32)
             return [Top(np.zeros(0, np.int64), Scores(empty, empty, empty)) for _ in queries]
         counts = [min(count, len(self)) for count in counts]
-        selections = self._scan.superset(queries, counts, [self._error(q) for q in queries])
-        return [self._best(q, rows, n) for q, rows, n in zip(queries, selections, counts, strict=True)]
+        found = self._scan.superset(queries, counts)
+        if len(queries) == 1:
+            return [self._best(queries[0], found[0], counts[0])]
+        return list(self._pool.map(self._best, queries, found, counts))
 
-    def native_ranks(self, queries: Sequence[JointQuery], rows: Sequence[Rows]) -> list[NDArray[np.int64]]:
+    def native_ranks(
+        self,
+        queries: Sequence[JointQuery],
+        rows: Sequence[Rows],
+        coarse: Sequence[Coarse | None] | None = None,
+    ) -> list[NDArray[np.int64]]:
         """Say where images stand in the native ranking.
 
         Parameters
@@ -158,24 +194,29 @@ class Engine:
             Their spatial part does not count.
         rows : sequence of B (R_b,) int64
             The images asked about.
+        coarse : sequence of B Coarse or None, optional
+            ``Top.coarse`` of the same queries: saves a scan.
 
         Returns
         -------
         ranks : list of B (R_b,) int64
             From 1; exact, ties by row.
         """
-        plain = [JointQuery(query.native) for query in queries]
-        scores = [canonical_scores(self.index, q, r).native for q, r in zip(plain, rows, strict=True)]
-        edges = [_intervals(s, self._error(q)) for q, s in zip(plain, scores, strict=True)]
         if not len(self) or not queries:
             return [np.zeros(0, np.int64) for _ in queries]
-        parts = self._scan.sort_into(plain, edges)
+        plain = [JointQuery(query.native) for query in queries]
+        known = [one for one in coarse or () if one is not None]
+        if len(known) < len(plain):
+            known = self._scan.coarse(plain)
+        scores = [canonical_scores(self.index, q, r).native for q, r in zip(plain, rows, strict=True)]
+        edges = [_intervals(s, one.error) for s, one in zip(scores, known, strict=True)]
+        parts = self._scan.sort_into(plain, known, edges)
         return [self._ranks(*job) for job in zip(plain, rows, scores, edges, parts, strict=True)]
 
-    def _best(self, query: JointQuery, rows: Rows, count: int) -> Top:
-        scores = canonical_scores(self.index, query, rows)
-        order = np.lexsort((rows, -scores.total))[:count]
-        return Top(rows[order], scores[order])
+    def _best(self, query: JointQuery, found: Found, count: int) -> Top:
+        scores = canonical_scores(self.index, query, found.rows)
+        order = np.lexsort((found.rows, -scores.total))[:count]
+        return Top(found.rows[order], scores[order], found.coarse)
 
     def _ranks(
         self, query: JointQuery, rows: Rows, scores: Floats, edges: Floats, part: tuple[Rows, Rows]
@@ -193,17 +234,6 @@ class Engine:
         interval = np.searchsorted(edges, scores, side="right")
         return 1 + above[interval] + place[np.searchsorted(near, rows)]
 
-    def _error(self, query: JointQuery) -> float:
-        native_norm, moment_norm = self._row_norms
-        if query.spatial is None:
-            return scan_error(self._dim, _norm(query.native), native_norm)
-        # The norm of the concatenation bounds what the parts can do together.
-        return scan_error(
-            self._dim + 2 * self._k,
-            float(np.hypot(_norm(query.native), _norm(query.spatial))),
-            float(np.hypot(native_norm, moment_norm)),
-        )
-
 
 def _intervals(scores: Floats, error: float) -> Floats:
     """Edges of disjoint intervals, outside of which a scan score decides the order against ``scores``."""
@@ -218,16 +248,16 @@ def _intervals(scores: Floats, error: float) -> Floats:
     return np.stack([starts, ends], axis=1).ravel()
 
 
-def _largest_norms(index: Index) -> tuple[float, float]:
-    native = moment = 0.0
-    for _, vectors, moments in blocks(index):
-        native = max(native, float(np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1).max())))
-        moment = max(moment, float(np.sqrt((moments.astype(np.float64) ** 2).sum(axis=1).max())))
-    return native, moment
+def _scan_of(index: Index, device: str, kind: ScanKind) -> Scan:
+    if device != "cpu":
+        from service.cuda import TorchScan  # noqa: PLC0415  (torch costs seconds)
 
+        return TorchScan(index, device)
+    if kind is ScanKind.FLOAT32 or (kind is ScanKind.AUTO and len(index) < INT8_ROWS):
+        return CpuScan(index)
+    from service.int8 import Int8Scan, int8_is_exact  # noqa: PLC0415
 
-def _norm(vector: Floats) -> float:
-    return float(np.sqrt((vector.astype(np.float64) ** 2).sum()))
+    return Int8Scan(index) if kind is ScanKind.INT8 or int8_is_exact() else CpuScan(index)
 
 
 def _cuda(*, insist: bool) -> str | None:

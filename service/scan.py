@@ -6,13 +6,14 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.store import Index
+if TYPE_CHECKING:
+    from indexer.store import Index
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -40,26 +41,63 @@ class JointQuery:
     spatial: Floats | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Coarse:
+    """What a scan knows of the native scores of one query, for its native ranks.
+
+    Attributes
+    ----------
+    error : float
+        How far a score of :meth:`Scan.sort_into` may be from the canonical one.
+    scores : (N,) float32 or None
+        The scan's own, left over from a scan before; None where they are made again.
+    """
+
+    error: float
+    scores: Floats | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a scan found for one query.
+
+    Attributes
+    ----------
+    rows : (R,) int64
+        Whatever may be among the best, in any order.
+    coarse : Coarse
+    """
+
+    rows: Rows
+    coarse: Coarse | None
+    """None where it has nothing to spare."""
+
+
 class Scan(Protocol):
     """Approximate scores of all rows, reduced to what the engine needs. Owns its copy of the vectors."""
 
-    def superset(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], errors: Sequence[float]
-    ) -> list[Rows]:
-        """Rows that may be among the best ``counts[b]`` of query b, each score at most ``errors[b]`` off.
-
-        Returns
-        -------
-        rows : list of B (R_b,) int64
-            In any order, at least ``counts[b]`` of them.
-        """
+    @property
+    def name(self) -> str:
+        """What to call it in a report."""
         ...
 
-    def sort_into(self, queries: Sequence[JointQuery], edges: Sequence[Floats]) -> list[tuple[Rows, Rows]]:
+    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
+        """Rows that may be among the best ``counts[b]`` of query b, at least as many."""
+        ...
+
+    def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
+        """What :meth:`superset` would leave for the native ranks."""
+        ...
+
+    def sort_into(
+        self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
+    ) -> list[tuple[Rows, Rows]]:
         """Distribute native scores over intervals ``[e0, e1), [e1, e2), ...`` with the tails on both sides.
 
         Parameters
         ----------
+        coarse : sequence of B Coarse
+            Of the same queries.
         edges : sequence of B (2 M_b,) float32
             Ascending.
 
@@ -72,7 +110,9 @@ class Scan(Protocol):
 
 
 class CpuScan:
-    """One matrix product a block of rows, in float32."""
+    """One matrix product a block of rows, in float32: what any CPU does, and what small indexes need."""
+
+    name = "float32"
 
     def __init__(self, index: Index) -> None:
         # Mapped vectors start 45 bytes into their file; BLAS wants them aligned.
@@ -80,13 +120,12 @@ class CpuScan:
         self._moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
         for rows, native, moments in blocks(index):
             self._native[rows], self._moments[rows] = native, moments
+        self._error = FloatError(index)
 
-    def superset(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], errors: Sequence[float]
-    ) -> list[Rows]:
+    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
         """See :meth:`Scan.superset`."""
         native, joint, spatial = stacked(queries)
-        kept = [_Candidates(count, error) for count, error in zip(counts, errors, strict=True)]
+        kept = [_Candidates(count, self._error(q)) for q, count in zip(queries, counts, strict=True)]
         for start in range(0, len(self._native), BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
             scores = native @ self._native[part].T
@@ -94,9 +133,15 @@ class CpuScan:
                 scores[joint] += spatial @ self._moments[part].T
             for candidates, line in zip(kept, scores, strict=True):
                 candidates.offer(start, line)
-        return [candidates.rows() for candidates in kept]
+        return [Found(candidates.rows(), None) for candidates in kept]
 
-    def sort_into(self, queries: Sequence[JointQuery], edges: Sequence[Floats]) -> list[tuple[Rows, Rows]]:
+    def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
+        """See :meth:`Scan.coarse`."""
+        return [Coarse(self._error(JointQuery(query.native))) for query in queries]
+
+    def sort_into(
+        self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
+    ) -> list[tuple[Rows, Rows]]:
         """See :meth:`Scan.sort_into`."""
         native = np.stack([q.native for q in queries])
         counts = [np.zeros(len(e) + 1, np.int64) for e in edges]
@@ -104,13 +149,20 @@ class CpuScan:
         for start in range(0, len(self._native), BLOCK_ROWS):
             scores = native @ self._native[start : start + BLOCK_ROWS].T
             for b, line in enumerate(scores):
-                # Most of an index is below the lowest interval and needs no search.
-                reached = np.flatnonzero(line >= edges[b][0]) if len(edges[b]) else np.zeros(0, np.intp)
-                interval = np.searchsorted(edges[b], line[reached], side="right")
-                counts[b] += np.bincount(interval, minlength=len(counts[b]))
-                counts[b][0] += len(line) - len(reached)
-                inside[b].append(start + reached[interval % 2 == 1])
-        return [(c, np.concatenate(rows).astype(np.int64)) for c, rows in zip(counts, inside, strict=True)]
+                more, rows = sort_scores(line, edges[b])
+                counts[b] += more
+                inside[b].append(start + rows)
+        return [(c, np.concatenate(rows)) for c, rows in zip(counts, inside, strict=True)]
+
+
+def sort_scores(scores: Floats, edges: Floats) -> tuple[Rows, Rows]:
+    """Distribute scores over intervals; see :meth:`Scan.sort_into`."""
+    # Most of an index is below the lowest interval and needs no search.
+    reached = np.flatnonzero(scores >= edges[0]) if len(edges) else np.zeros(0, np.intp)
+    interval = np.searchsorted(edges, scores[reached], side="right")
+    counts = np.bincount(interval, minlength=len(edges) + 1)
+    counts[0] += len(scores) - len(reached)
+    return counts, reached[interval % 2 == 1].astype(np.int64)
 
 
 class _Candidates:
@@ -138,11 +190,16 @@ class _Candidates:
     def _tighten(self) -> None:
         rows, scores = np.concatenate(self._rows), np.concatenate(self._scores)
         if len(scores) > self._count:
-            last = np.partition(scores, len(scores) - self._count)[len(scores) - self._count]
-            self._floor = floor_below(float(last), self._error)
+            self._floor = floor_of(scores, self._count, self._error)
             kept = scores >= self._floor
             rows, scores = rows[kept], scores[kept]
         self._rows, self._scores, self._held = [rows], [scores], len(rows)
+
+
+def floor_of(scores: Floats, count: int, error: float) -> np.float32:
+    """:func:`floor_below` the best ``count`` of at least as many scores."""
+    place = len(scores) - count
+    return floor_below(float(np.partition(scores, place)[place]), error)
 
 
 def floor_below(last: float, error: float) -> np.float32:
@@ -206,6 +263,35 @@ def scan_error(terms: int, query_norm: float, row_norm: float) -> float:
     n = terms + 4
     gamma = n * _UNIT_ROUNDOFF / (1 - n * _UNIT_ROUNDOFF)
     return 1.01 * (gamma * query_norm * row_norm + n * _SMALLEST_NORMAL)
+
+
+class FloatError:
+    """:func:`scan_error` of queries over one index, scanned in float32."""
+
+    def __init__(self, index: Index) -> None:
+        self._dim, self._width = index.manifest.encoder.dim, 2 * index.manifest.k
+        self._native = self._moment = 0.0
+        for _, vectors, moments in blocks(index):
+            self._native = max(self._native, largest_norm(vectors))
+            self._moment = max(self._moment, largest_norm(moments))
+
+    def __call__(self, query: JointQuery) -> float:
+        """How far a float32 score may be from the canonical one."""
+        native = largest_norm(query.native[None])
+        if query.spatial is None:
+            return scan_error(self._dim, native, self._native)
+        # The norm of the concatenation bounds what the parts can do together.
+        spatial = largest_norm(query.spatial.reshape(1, -1))
+        return scan_error(
+            self._dim + self._width,
+            float(np.hypot(native, spatial)),
+            float(np.hypot(self._native, self._moment)),
+        )
+
+
+def largest_norm(rows: Floats) -> float:
+    """Largest Euclidean norm of rows, in float64."""
+    return float(np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1).max(initial=0.0)))
 
 
 def blocks(index: Index) -> Iterator[tuple[slice, Floats, Floats]]:

@@ -199,7 +199,8 @@ class Searcher:
         with clock("native_rank"):
             spatial = [i for i, job in enumerate(valid) if job.ranked]
             asked = [pages[i].top.rows for i in spatial]
-            ranks = self.engine.native_ranks([queries[i] for i in spatial], asked)
+            known = [tops[i].coarse for i in spatial]
+            ranks = self.engine.native_ranks([queries[i] for i in spatial], asked, known)
             native_ranks = dict(zip(spatial, ranks, strict=True))
         took: dict[str, float] = {}
         made = [

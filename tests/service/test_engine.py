@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.sketch import Precision
-from service import engine as engine_module
+from service import int8 as int8_module
 from service import scan as scan_module
 from service.cuda import TorchScan
-from service.engine import Engine, canonical_scores
+from service.engine import Engine, ScanKind, canonical_scores
 from service.scan import CpuScan, JointQuery, scan_error
 from tests.support import DIM, vector_index
 
@@ -19,12 +19,16 @@ def index(request, tmp_path_factory):
     return vector_index(tmp_path_factory.mktemp("vectors"), 3000, precision=request.param)
 
 
-@pytest.fixture(params=["cpu", "torch"])
+@pytest.fixture(params=["float32", "int8", "torch"])
 def engine(request, index, monkeypatch):
     monkeypatch.setattr(scan_module, "BLOCK_ROWS", 700)
-    monkeypatch.setattr(engine_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
-    made = Engine(index, "cpu")
-    if request.param == "torch":
+    monkeypatch.setattr(int8_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
+    return engine_of(index, request.param)
+
+
+def engine_of(index, kind: str) -> Engine:
+    made = Engine(index, "cpu", scan=ScanKind.INT8 if kind == "int8" else ScanKind.FLOAT32)
+    if kind == "torch":
         made._scan = TorchScan(index, "cpu")
     return made
 
@@ -85,6 +89,8 @@ def test_a_batch_is_its_queries_alone(index, engine):
         assert np.array_equal(alone.rows, top.rows)
         assert alone.scores.total.tobytes() == top.scores.total.tobytes()
     ranks = engine.native_ranks(many, [top.rows for top in together])
+    again = engine.native_ranks(many, [top.rows for top in together], [top.coarse for top in together])
+    assert all(np.array_equal(a, b) for a, b in zip(ranks, again, strict=True))
     for query, top, rank in zip(many, together, ranks, strict=True):
         assert np.array_equal(engine.native_ranks([query], [top.rows])[0], rank)
 
@@ -144,10 +150,10 @@ class Worst:
 def test_a_scan_at_its_bound_still_gives_exact_answers(index):
     query = queries(index, 1)[0]
     total, native = brute_force(index, query)
-    engine = Engine(index, "cpu")
+    engine = engine_of(index, "float32")
     error = 1e-2
     engine._scan = Worst(index, error * 0.99).disturb(query.native)
-    engine._error = lambda _: error
+    engine._scan._error = lambda _: error
     for k in (1, 10, 500):
         assert np.array_equal(engine.top([query], [k])[0].rows, order(total)[:k])
     rows = np.arange(0, len(index), 7)
