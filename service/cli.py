@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -132,6 +133,11 @@ def index(
     file_seconds: Annotated[
         float, typer.Option(min=0.1, help="Longest that one file may take to read and decode.")
     ] = 60.0,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Encode on a Ray cluster: auto, local or an address."),
+    ] = None,
+    actors: Annotated[int, typer.Option(min=1, help="With --ray: encoders at work at a time.")] = 1,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 where a file was unreadable.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -145,13 +151,21 @@ def index(
     pictures = find_pictures(
         images, root=root, exclude=out
     )  # refuses a wrong one before the encoder's seconds
-    encoder = load_encoder(
+    load = partial(
+        load_encoder,
         model,
         pretrained,
         device=device,
         dense_mode=DenseMode(dense) if dense else None,
         dense_view=DenseView(view) if view else None,
     )
+    encoding = None
+    if ray is not None:
+        from indexer.ray_build import RayEncoding  # noqa: PLC0415
+
+        gpus = 1 if device == "cuda" else 0
+        encoding = RayEncoding(load, address=ray, actors=actors, workers=workers or 1, gpus=gpus)
+    encoder = load()
     with progress_on_stderr() as progress:
         summary = build_index(
             pictures,
@@ -163,6 +177,7 @@ def index(
             refit=refit,
             draft=draft,
             file_seconds=file_seconds,
+            encoding=encoding,
             progress=progress,
         )
     if as_json:
@@ -375,6 +390,7 @@ def _status(error: Exception) -> int | None:
         "indexer.build": ("BuildRefused",),
         "indexer.sources": ("NoImages", "BadSource"),
         "indexer.export": ("ExportRefused",),
+        "indexer.ray_build": ("RayUnavailable",),
         "indexer.workspace": ("OtherSketch",),
     }.items():
         if module in sys.modules:
