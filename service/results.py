@@ -81,6 +81,8 @@ class SearchResult:
         Those that moved the ranking.
     readout : Readout or None
         What ranked them; None in a native ranking.
+    weight : float
+        Of the spatial scores: what was asked for, less where the sentence says other things too; 0 in a native ranking.
     hits : tuple of Hit
         Score descending, ties by id.
     warnings : tuple of str
@@ -98,6 +100,7 @@ class SearchResult:
     parsed: ParsedQuery
     ranked_relations: tuple[SpatialRelation, ...]
     readout: Readout | None
+    weight: float
     hits: tuple[Hit, ...]
     warnings: tuple[str, ...]
     total: int
@@ -113,6 +116,7 @@ class SearchResult:
             "parsed": self.parsed.to_dict(),
             "relations": [_relation_to_dict(r) for r in self.ranked_relations],
             "readout": self.readout,
+            "weight": self.weight,
             "hits": [hit.to_dict() for hit in self.hits],
             "warnings": list(self.warnings),
             "total": self.total,

@@ -158,6 +158,9 @@ class SearchAnswer(_Answer):
     parsed: ParsedModel
     relations: list[RankedRelationModel]
     readout: Readout | None = Field(description="What read the places; null in a native ranking.")
+    weight: float = Field(
+        description="Of the spatial scores: the one asked for, less where the sentence says more than its relations."
+    )
     hits: list[HitModel]
     warnings: list[str]
     total: int = Field(description="Pictures the query was scored against.")

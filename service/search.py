@@ -28,6 +28,7 @@ from indexer.images import open_image
 from indexer.load import load_encoder_for
 from indexer.store import Index, open_index
 from parser.relation import ParsedQuery, SpatialRelation
+from service.emphasis import emphasis
 from service.engine import Engine, Scores, Top, canonical_scores
 from service.errors import BadCursor, ImageGone, SearchError
 from service.pictures import Pictures
@@ -65,6 +66,11 @@ class _Job:
     vectors: JointQuery | None = None
     parts: tuple[JointQuery, ...] = ()
     reading: Reading | None = None
+
+    @property
+    def weight(self) -> float:
+        """Of the spatial score, in this sentence."""
+        return self.request.weight * emphasis(self.request.query, self.ranked)
 
     @property
     def end(self) -> int:
@@ -295,7 +301,7 @@ class Searcher:
         if not job.ranked:
             return replace(job, vectors=JointQuery(native), warnings=warnings)
         vectors = {p: v for p, (v, _) in zip(phrases(job.ranked), sides, strict=True)}
-        weight = job.request.weight
+        weight = job.weight
         parts = [self._moment_part(native, one, vectors, weight) for one in job.ranked]
         spatial = [part.spatial for part in parts if part.spatial is not None]
         joint = JointQuery(native, np.sum(spatial, axis=0, dtype=np.float32) if spatial else None)
@@ -319,7 +325,7 @@ class Searcher:
         if job.reading is None or self.reranker is None:
             rows = first.rows[page]
             return _Page(Top(rows, first.scores[page]), self._parts(job, rows), 0)
-        joined = self.reranker.join(job.reading, first, weight=job.request.weight)
+        joined = self.reranker.join(job.reading, first, weight=job.weight)
         rows = joined.top.rows[page]
         parts = self._joined_parts(job, joined, rows) if job.request.explain else _NO_PARTS
         candidates = max(0, min(len(rows), joined.candidates - job.offset))
@@ -359,6 +365,7 @@ class Searcher:
             parsed=job.parsed,
             ranked_relations=job.ranked,
             readout=job.readout if job.ranked else None,
+            weight=job.weight if job.ranked else 0.0,
             hits=tuple(self._hits(job, page, native_ranks))[shown],
             warnings=job.warnings,
             total=len(self.index),
