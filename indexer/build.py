@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from indexer.errors import IndexerError
 from indexer.ledger import INDEXED, UNREADABLE, LedgerRow, from_table, to_table
 from indexer.scan import ScannedFile
 from indexer.sketch import Precision
-from indexer.sources import NoImages, Pictures, find_pictures
+from indexer.sources import Collection, NoImages, find_pictures
 from indexer.store import MANIFEST, Index, IndexMissing, Manifest, open_index, tidy, write_index
 from indexer.stream import Encoded, Encoding, encode_here
 from indexer.workspace import BUILD, Workspace
@@ -99,7 +99,7 @@ class BuildSummary:
 
 
 def build_index(
-    images: Path | Pictures,
+    images: Path | Collection,
     out: Path,
     encoder: Encoder,
     *,
@@ -117,7 +117,7 @@ def build_index(
 
     Parameters
     ----------
-    images : Path or Pictures
+    images : Path or Collection
         What holds the pictures, or what `indexer.sources.find_pictures` found there.
     out : Path
         Index folder: new, empty, or one this function made.
@@ -155,7 +155,7 @@ def build_index(
     """
     started = time.monotonic()
     encoding = encoding or encode_here(encoder, _cores() if workers is None else workers)
-    pictures = images if isinstance(images, Pictures) else find_pictures(images, exclude=out)
+    pictures = images if isinstance(images, Collection) else find_pictures(images, exclude=out)
     _claim(out)
     with _locked(out):
         tidy(out)
@@ -214,7 +214,7 @@ class _Run:
         self._progress = progress
         self._recent = deque([(time.monotonic(), 0, 0)])
 
-    def encode_all(self, pictures: Pictures, work: Workspace, setup: DecodeSetup, encode: Encoding) -> None:
+    def encode_all(self, pictures: Collection, work: Workspace, setup: DecodeSetup, encode: Encoding) -> None:
         """Take every file, encoded where it is not known, and leave nothing open."""
         jobs = ((file, _job(file, work)) for file in pictures.files)
         with contextlib.closing(encode(jobs, setup, self._batch)) as stream:
@@ -256,7 +256,7 @@ class _Run:
                 self.encoded,
                 (self.encoded - encoded) / seconds,
                 (self.total - self.done) / looked_at if looked_at else None,
-                Counter({reason: len(paths) for reason, paths in self.unreadable.items()}),
+                {reason: len(paths) for reason, paths in self.unreadable.items()},
             )
         )
 
@@ -333,7 +333,7 @@ def _previous(out: Path, encoder: Encoder) -> Index | None:
 
 def _finish(
     out: Path,
-    pictures: Pictures,
+    pictures: Collection,
     encoder: Encoder,
     work: Workspace,
     rows: list[LedgerRow],

@@ -8,10 +8,12 @@ pictures under the same paths.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -68,7 +70,10 @@ class RayEncoding:
         ------
         RayUnavailable
         """
-        ray = _connected(self._address)
+        with connected(self._address) as ray:
+            yield from self._run(ray, jobs, setup, batch)
+
+    def _run(self, ray: Any, jobs: Jobs, setup: DecodeSetup, batch: int) -> Generator[Encoded, None, None]:
         waiting: list[tuple[ScannedFile, DecodeJob]] = []
         for file, job in jobs:
             if job is None:
@@ -82,6 +87,7 @@ class RayEncoding:
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False
+        # Ray Data starts actors that died again, without end, and hands their batches out once more.
         encoded = ray.data.from_items(items, override_num_blocks=-(-len(items) // batch)).map_batches(
             _Actor,
             batch_size=batch,
@@ -89,8 +95,6 @@ class RayEncoding:
             fn_constructor_args=(self._load, setup, self._workers),
             num_cpus=1,
             num_gpus=self._gpus or None,
-            max_restarts=-1,
-            max_task_retries=-1,
         )
         for row in encoded.iter_rows():
             decoded, pooled, tokens = pickle.loads(row["result"])
@@ -126,7 +130,14 @@ def _encode(encoder: Encoder, decoded: Sequence[Decoded]) -> dict[int, tuple[Any
     }
 
 
-def _connected(address: str) -> Any:
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Ray, connected to a cluster; let go of afterwards unless this process was connected before.
+
+    Raises
+    ------
+    RayUnavailable
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray  # noqa: PLC0415  an extra
@@ -134,7 +145,8 @@ def _connected(address: str) -> Any:
     except ImportError as error:
         raise RayUnavailable("Ray is not installed", fix="Run: pip install 'beside[ray]'") from error
     if ray.is_initialized():
-        return ray
+        yield ray
+        return
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == LOCAL:
         # Loopback alone, and this process's own import path: nothing that the machine offers to others.
@@ -152,4 +164,8 @@ def _connected(address: str) -> Any:
             came=str(error).splitlines()[0],
             fix="Start one: ray start --head",
         ) from error
-    return ray
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

@@ -53,7 +53,7 @@ class BadSource(IndexerError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pictures:
+class Collection:
     """What is to be indexed.
 
     Attributes
@@ -71,7 +71,7 @@ class Pictures:
     columns: pa.Table | None = None
 
 
-def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | None = None) -> Pictures:
+def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | None = None) -> Collection:
     """List what is to be indexed.
 
     Parameters
@@ -126,7 +126,9 @@ def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | Non
     order = np.argsort(np.array([file.id for file in files], dtype=np.int64), kind="stable").tolist()
     files = [files[row] for row in order]
     _require_distinct(files)
-    return Pictures(root, files, columns.take(order) if columns is not None and columns.num_columns else None)
+    return Collection(
+        root, files, columns.take(order) if columns is not None and columns.num_columns else None
+    )
 
 
 def find_original(root: Path, relative_path: str) -> ScannedFile:

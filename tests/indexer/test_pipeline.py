@@ -231,7 +231,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     done = int(last.split("after ")[1].split()[0])
     summary = build_index(images, out, TinyEncoder(), workers=0)
     assert summary.indexed == 300
-    assert summary.encoded == 300 - done
+    assert summary.encoded in (300 - done, 299 - done)  # stopped between keeping a picture and counting it
 
 
 def test_processes_of_a_killed_build_end_by_themselves(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from indexer.build import build_index
-from indexer.ray_build import LOCAL, RayEncoding, RayUnavailable
+from indexer.ray_build import LOCAL, RayEncoding, RayUnavailable, connected
 from indexer.store import open_index
 from tests.indexer.test_build import Counting, gallery, same
 from tests.support import TinyEncoder
@@ -31,9 +31,9 @@ class Slow(TinyEncoder):
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[object]:
-    ray = pytest.importorskip("ray")
-    yield ray
-    ray.shutdown()
+    pytest.importorskip("ray")
+    with connected(LOCAL) as ray:
+        yield ray
 
 
 def on_ray(**options: object) -> RayEncoding:
