@@ -155,14 +155,21 @@ class Reranker:
         total = (native.astype(np.float64) + spatial).astype(np.float32)
         order = np.lexsort((rows, -total))
         tail = first.scores[count:]
-        lowered = max(0.0, float(tail.total[0]) - float(total[order[-1]])) if len(tail.total) else 0.0
+        lowered = np.float32(0.0)
+        if len(tail.total):
+            lowered = np.maximum(lowered, tail.total[0] - total[order[-1]])
+            while tail.total[0] - lowered > total[order[-1]]:  # the difference was rounded down
+                lowered = np.nextafter(lowered, np.float32(np.inf))
         scores = Scores(
-            np.concatenate([total[order], tail.total - np.float32(lowered)]),
+            np.concatenate([total[order], tail.total - lowered]),
             np.concatenate([native[order], tail.native]),
-            np.concatenate([spatial[order].astype(np.float32), tail.spatial - np.float32(lowered)]),
+            np.concatenate([spatial[order].astype(np.float32), tail.spatial - lowered]),
         )
         return Joined(
-            Top(np.concatenate([rows[order], first.rows[count:]]), scores), parts[order], count, lowered
+            Top(np.concatenate([rows[order], first.rows[count:]]), scores),
+            parts[order],
+            count,
+            float(lowered),
         )
 
     def parts(self, reading: Reading, rows: Rows) -> Doubles:
@@ -187,10 +194,14 @@ class Reranker:
 
     def _see(self, reading: Reading, packed: Packed) -> tuple[Doubles, Doubles]:
         """Centres (R, W, 2) and best cells (R, W) of the words."""
-        maps = self._sketcher.similarities(packed, reading.query)
+        # The sum of a lone map would run along its cells, in another order than the sums of many run across maps.
+        count = len(packed)
+        maps = self._sketcher.similarities(
+            np.repeat(packed, 2, axis=0) if count == 1 else packed, reading.query
+        )
         words = len(reading.words)
         centres = centres_of(maps, reading.query, self._sketcher.side, reading.readout)
-        return centres[:, :words], maps[:, :words].max(axis=-1)
+        return centres[:count, :words], maps[:count, :words].max(axis=-1)
 
     def _grids(self, rows: Rows) -> Packed:
         packed = self._index.grid(rows)
