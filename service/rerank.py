@@ -173,7 +173,17 @@ class Reranker:
         )
 
     def parts(self, reading: Reading, rows: Rows) -> Doubles:
-        """Score pictures, relation by relation, at weight 1.
+        """Score pictures of the index, relation by relation, at weight 1: see :meth:`score`."""
+        return self.score(reading, self._grids(rows))
+
+    def score(self, reading: Reading, packed: Packed) -> Doubles:
+        """Score grids, relation by relation, at weight 1.
+
+        Parameters
+        ----------
+        reading : Reading
+        packed : (R, row_bytes) uint8
+            Made by the index's grid sketcher; the pictures need not be in the index.
 
         Returns
         -------
@@ -181,7 +191,7 @@ class Reranker:
             In units of the native score.
         """
         usual_centres, usual_peaks = self._see(reading, self._reference)
-        centres, peaks = self._see(reading, self._grids(rows))
+        centres, peaks = self._see(reading, packed)
         spread = usual_peaks.std(axis=0)
         presence = (peaks - usual_peaks.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
         columns = []

@@ -1,0 +1,265 @@
+"""Does the right photograph come first? By the scores and the searcher of the product.
+
+*Reversed geometry*: one photograph in which a relation holds, against 20 with the same two classes the other way round.
+Natural ones come first; where a set has fewer, mirror images of photographs in which it holds fill up, then cropped
+views of those (windows of their patch grids). How many are of which kind is among the figures.
+*Absent objects*: the same pool, and 24 photographs more that show one of the two things alone.
+*Whole gallery*: every statement and every caption against all photographs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.data import Photo
+from benchmarks.gallery import Seen
+from benchmarks.geometry import OPPOSITE, Question, Texts, difference, won
+from benchmarks.record import Metric, share
+from indexer.grid import pool_tokens
+from indexer.moments import spatial_moments
+from parser.relation import Relation, SpatialRelation
+from service.query import Mode, Readout
+from service.readout import displacement_direction
+from service.search import Searcher
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+REVERSED = 20
+HALVES = 24
+MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_WINDOWS = [(size, y, x) for size in (0.85, 0.75) for y in (0.0, 0.5, 1.0) for x in (0.0, 0.5, 1.0)]
+_RELATIONS = {
+    "left": Relation.LEFT_OF,
+    "right": Relation.RIGHT_OF,
+    "above": Relation.ABOVE,
+    "below": Relation.BELOW,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pictures:
+    """Pictures as an index would hold them: ``native`` (N, D), ``moments`` (N, 2, K), ``grids`` (N, row_bytes)."""
+
+    native: Floats
+    moments: Floats
+    grids: NDArray[np.uint8]
+
+    def __getitem__(self, rows: Sequence[int]) -> Pictures:
+        return Pictures(self.native[rows], self.moments[rows], self.grids[rows])
+
+    def __add__(self, other: Pictures) -> Pictures:
+        return Pictures(
+            np.concatenate([self.native, other.native]),
+            np.concatenate([self.moments, other.moments]),
+            np.concatenate([self.grids, other.grids]),
+        )
+
+
+class Scorer:
+    """The scores of a search for pictures that need not be in the index."""
+
+    def __init__(self, searcher: Searcher, text: Texts) -> None:
+        self.searcher = searcher
+        self.text = text
+
+    def sketch(self, native: Floats, grids: Sequence[Floats]) -> Pictures:
+        """Sketch patch grids (H, W, D) as the index does."""
+        index = self.searcher.index
+        assert index.grid_sketcher is not None
+        moments = np.stack([spatial_moments(grid) for grid in grids])
+        cells = np.stack([pool_tokens(grid, index.grid_sketcher.side) for grid in grids])
+        decoded = index.sketcher.decode(index.sketcher.encode(moments))
+        return Pictures(native, decoded, index.grid_sketcher.encode(cells))
+
+    def parts(self, question: Question, pictures: Pictures) -> dict[str, Doubles]:
+        """Native score, and what each reader adds at weight 1, (N,) each."""
+        reranker, index = self.searcher.reranker, self.searcher.index
+        assert reranker is not None
+        relation = SpatialRelation(question.a, _RELATIONS[question.relation], question.b)
+        vectors = {word: self.text.word(word) for word in (question.a, question.b)}
+        direction = displacement_direction([relation], vectors, index.sketcher)
+        unit = self.searcher.reference.displacement_unit(direction)
+        reading = reranker.read([relation], vectors, Readout.CENTROID)
+        flat = pictures.moments.reshape(len(pictures.moments), -1).astype(np.float64)
+        return {
+            "native": (pictures.native @ self.text.statement(question.text())).astype(np.float64),
+            "moment": unit * (flat @ direction.ravel()),
+            "spatial": reranker.score(reading, pictures.grids)[:, 0],
+        }
+
+
+def reversed_pools(
+    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
+) -> list[Metric]:
+    """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent."""
+    plain = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(photos))])
+    flipped = scorer.sketch(mirrored.pooled, [mirrored.grid(n) for n in range(len(photos))])
+    holds: dict[tuple[str, str, str], list[int]] = {}
+    for q in questions:
+        holds.setdefault((q.a, q.relation, q.b), []).append(q.photo)
+        holds.setdefault((q.b, OPPOSITE[q.relation], q.a), []).append(q.photo)
+    classes = [{box.name for box in photo.boxes} for photo in photos]
+    rng = np.random.default_rng(0)
+    table: dict[str, list[float]] = {}
+    clusters: dict[str, list[int]] = {"lr": [], "ab": []}
+    kinds = np.zeros(3)
+    for q in questions:
+        natural = [n for n in holds.get((q.a, OPPOSITE[q.relation], q.b), []) if n != q.photo]
+        other = natural[:REVERSED]
+        pool = plain[[q.photo, *other]]
+        counts = [len(other), 0, 0]
+        if q.axis == "lr":  # nobody turns photographs upside down
+            mirrors = holds[q.a, q.relation, q.b][: REVERSED - len(other)]
+            pool += flipped[mirrors]
+            views = _views(mirrored, mirrors, REVERSED - len(other) - len(mirrors))
+            if views is not None:
+                pool += scorer.sketch(*views)
+            counts = [len(other), len(mirrors), REVERSED - len(other) - len(mirrors)]
+            kinds += counts
+        if not sum(counts):
+            continue
+        score = scorer.parts(q, pool)
+        clusters[q.axis].append(q.photo)
+        for name, values in _combined(score).items():
+            table.setdefault(f"pairwise_{q.axis}_{name}", []).append(
+                float(won(values[0] - values[1:]).mean())
+            )
+            if q.axis == "lr":
+                beaten = values[0] > values[1:].max()
+                table.setdefault(f"cond_r1_lr_{name}", []).append(float(beaten))
+        if q.axis == "lr":
+            lone = [n for n in range(len(photos)) if (q.a in classes[n]) != (q.b in classes[n])]
+            halves = rng.permutation(lone)[:HALVES].tolist()
+            if halves:
+                both = 1 + REVERSED
+                more = scorer.parts(q, plain[halves])
+                joint = {name: np.concatenate([score[name], more[name]]) for name in score}
+                for name, values in _combined(joint).items():
+                    table.setdefault(f"absent_both_first_{name}", []).append(float(values.argmax() < both))
+                    table.setdefault(f"absent_right_first_{name}", []).append(float(values.argmax() == 0))
+    metrics = [
+        share(name, values, clusters["ab" if "_ab_" in name else "lr"]) for name, values in table.items()
+    ]
+    names = ("natural", "mirrored", "views")
+    return metrics + [
+        Metric(f"cond_r1_lr_pool_{name}", float(count / max(kinds.sum(), 1)), "share of negatives")
+        for name, count in zip(names, kinds, strict=True)
+    ]
+
+
+def statements(searcher: Searcher, questions: Sequence[Question], photos: Sequence[Photo]) -> list[Metric]:
+    """Every statement against the whole gallery."""
+    classes = [{box.name for box in photo.boxes} for photo in photos]
+    answers: dict[str, tuple[Question, set[int]]] = {}
+    for q in questions:
+        answers.setdefault(q.text(), (q, set()))[1].add(q.photo)
+    texts, clusters = list(answers), [q.photo for q, _ in answers.values()]
+    metrics = []
+    first: dict[str, list[float]] = {}
+    for name, options in _MODES.items():
+        results = searcher.search_many(texts, k=len(photos), **options)
+        ranks, both = [], []
+        for (q, right), result in zip(answers.values(), results, strict=True):
+            order = [int(hit.path[:6]) for hit in result.hits]
+            ranks.append(next(i for i, n in enumerate(order) if n in right))
+            both.append(float({q.a, q.b} <= classes[order[0]]))
+        first[name] = [float(rank == 0) for rank in ranks]
+        metrics += [
+            share(f"statements_mrr_{name}", [1 / (rank + 1) for rank in ranks], clusters),
+            share(f"statements_r1_{name}", first[name], clusters),
+            share(f"statements_r10_{name}", [float(rank < 10) for rank in ranks], clusters),
+            share(f"statements_both_first_{name}", both, clusters),
+        ]
+    return metrics
+
+
+def captions(searcher: Searcher, photos: Sequence[Photo]) -> list[Metric]:
+    """Every caption against the whole gallery, with the spatial path and without."""
+    texts = [caption for photo in photos for caption in photo.captions]
+    owners = np.array([number for number, photo in enumerate(photos) for _ in photo.captions])
+    ranks: dict[str, NDArray[np.intp]] = {}
+    parsed = np.zeros(len(texts), dtype=bool)
+    for name, options in (("native", {"mode": Mode.NATIVE}), ("spatial", {})):
+        found = []
+        for start in range(0, len(texts), 64):
+            part = slice(start, start + 64)
+            results = searcher.search_many(texts[part], k=len(photos), **options)
+            for row, (result, owner) in enumerate(zip(results, owners[part], strict=True), start):
+                parsed[row] |= bool(result.ranked_relations)
+                found.append([int(hit.path[:6]) for hit in result.hits].index(owner))
+        ranks[name] = np.array(found)
+    clusters = owners.tolist()
+    inner = owners[parsed].tolist()
+    metrics = [
+        share(f"recall_at_{k}", (ranks["native"] < k).astype(float).tolist(), clusters) for k in (1, 5, 10)
+    ]
+    for name, values in ranks.items():
+        first = (values == 0).astype(float)
+        metrics += [
+            share(f"captions_r1_{name}", first.tolist(), clusters),
+            share(f"captions_parsed_r1_{name}", first[parsed].tolist(), inner),
+        ]
+    on, off = ((ranks[name] == 0).astype(float) for name in ("spatial", "native"))
+    return [
+        *metrics,
+        difference("captions_r1_spatial_minus_native", on, off, clusters),
+        difference("captions_parsed_r1_spatial_minus_native", on[parsed], off[parsed], inner),
+    ]
+
+
+_MODES: Mapping[str, Mapping[str, object]] = {
+    "native": {"mode": Mode.NATIVE},
+    "moment": {"readout": Readout.MOMENT},
+    "centroid": {"readout": Readout.CENTROID},
+    "adr": {"readout": Readout.ADR},
+    "adr_dense": {"readout": Readout.ADR_DENSE},
+    "adr_background": {"readout": Readout.ADR_BACKGROUND},
+}
+
+
+def _combined(score: Mapping[str, Doubles]) -> dict[str, Doubles]:
+    native = score["native"]
+    rows = {"native": native, "best": native + score["spatial"]}
+    for factor in MULTIPLIERS:
+        rows[f"moment_x{factor:g}"] = native + factor * score["moment"]
+    rows["moment"] = rows.pop("moment_x1")
+    return rows
+
+
+def _views(mirrored: Seen, photos: Sequence[int], count: int) -> tuple[Floats, list[Floats]] | None:
+    """Cropped views of mirror images, and their pooled vectors: the mean of what is left."""
+    if count <= 0:
+        return None
+    grids, pooled = [], []
+    for n in range(count):
+        tokens = mirrored.grid(photos[n % len(photos)])
+        size, y, x = _WINDOWS[n // len(photos) % len(_WINDOWS)]
+        height, width = tokens.shape[:2]
+        h, w = max(1, round(size * height)), max(1, round(size * width))
+        top, left = round(y * (height - h)), round(x * (width - w))
+        view = tokens[top : top + h, left : left + w]
+        mean = view.reshape(-1, view.shape[-1]).mean(axis=0)
+        grids.append(view)
+        pooled.append(mean / (np.linalg.norm(mean) + 1e-12))
+    return np.stack(pooled).astype(np.float32), grids
+
+
+def mirror_ranking(
+    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
+) -> list[Metric]:
+    """A photograph against its own mirror image."""
+    asked = [q for q in questions if q.axis == "lr"]
+    table: dict[str, list[float]] = {}
+    for q in asked:
+        native = np.stack([seen.pooled[q.photo], mirrored.pooled[q.photo]])
+        both = scorer.sketch(native, [seen.grid(q.photo), mirrored.grid(q.photo)])
+        for name, values in _combined(scorer.parts(q, both)).items():
+            if name in ("native", "moment", "best"):
+                table.setdefault(name, []).append(float(won(values[0] - values[1])))
+    names = {"native": "mirror_native", "moment": "mirror_moment", "best": "mirror_spatial"}
+    return [share(names[name], values, [q.photo for q in asked]) for name, values in table.items()]
