@@ -286,7 +286,7 @@ def _members(shard: Path, root: Path) -> Iterator[ScannedFile]:
     yield from found.values()
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4096)
 def _member_index(shard: Path, root: Path, modified_ns: int, size: int) -> dict[str, ScannedFile]:
     """By relative path; the time and size are there to notice another file of the name."""
     return {file.relative_path: file for file in _members(shard, root)}

@@ -56,7 +56,11 @@ def main() -> None:
     # numpy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)  # torch takes seconds to take itself apart, and all that is worth keeping is on disk
 
 
 def run(arguments: list[str]) -> int:
