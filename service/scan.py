@@ -21,6 +21,8 @@ Rows = NDArray[np.int64]
 BLOCK_ROWS = 16_384
 """Rows scored at a time: for 64 queries 4 MiB of scores, which stay in the cache until they are filtered."""
 
+FEW_EDGES = 40
+
 _UNIT_ROUNDOFF = 2.0**-24
 _SMALLEST_NORMAL = 2.0**-126
 
@@ -51,10 +53,13 @@ class Coarse:
         How far a score of :meth:`Scan.sort_into` may be from the canonical one.
     scores : (N,) float32 or None
         The scan's own, left over from a scan before; None where they are made again.
+    plane : ((D,) int8, float) or None
+        The query in the scan's own numbers, and the size of their step.
     """
 
     error: float
     scores: Floats | None = field(default=None, repr=False)
+    plane: tuple[NDArray[np.int8], float] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,12 +162,18 @@ class CpuScan:
 
 def sort_scores(scores: Floats, edges: Floats) -> tuple[Rows, Rows]:
     """Distribute scores over intervals; see :meth:`Scan.sort_into`."""
+    if len(edges) <= FEW_EDGES:
+        # A page of ten: twenty comparisons of everything cost less than a search for every score.
+        reached = [scores >= edge for edge in edges]
+        above = [len(scores), *(int(np.count_nonzero(one)) for one in reached), 0]
+        inside = [np.flatnonzero(low > high) for low, high in zip(reached[::2], reached[1::2], strict=True)]
+        return -np.diff(above), np.concatenate([np.zeros(0, np.int64), *inside])
     # Most of an index is below the lowest interval and needs no search.
-    reached = np.flatnonzero(scores >= edges[0]) if len(edges) else np.zeros(0, np.intp)
-    interval = np.searchsorted(edges, scores[reached], side="right")
+    reaching = np.flatnonzero(scores >= edges[0])
+    interval = np.searchsorted(edges, scores[reaching], side="right")
     counts = np.bincount(interval, minlength=len(edges) + 1)
-    counts[0] += len(scores) - len(reached)
-    return counts, reached[interval % 2 == 1].astype(np.int64)
+    counts[0] += len(scores) - len(reaching)
+    return counts, reaching[interval % 2 == 1].astype(np.int64)
 
 
 class _Candidates:

@@ -67,16 +67,22 @@ class TextVectors:
             self._misses += len(missing)
         if missing:
             with self._encoding:
-                features = self._encoder.encode_texts(missing)
-            fresh = dict(
-                zip(missing, zip(features.vectors.copy(), features.truncated, strict=True), strict=True)
-            )
-            known |= fresh
-            with self._lock:
-                self._kept.update(fresh)
-                while len(self._kept) > self._capacity:
-                    self._kept.popitem(last=False)
+                # Whoever encoded while we waited may have encoded the same.
+                with self._lock:
+                    known |= {text: self._kept[text] for text in missing if text in self._kept}
+                fresh = self._encode([text for text in missing if text not in known])
+                known |= fresh
+                with self._lock:
+                    self._kept.update(fresh)
+                    while len(self._kept) > self._capacity:
+                        self._kept.popitem(last=False)
         return [known[text] for text in texts]
+
+    def _encode(self, texts: Sequence[str]) -> dict[str, tuple[Floats, bool]]:
+        if not texts:
+            return {}
+        features = self._encoder.encode_texts(texts)
+        return dict(zip(texts, zip(features.vectors.copy(), features.truncated, strict=True), strict=True))
 
     def facts(self) -> CacheFacts:
         """Count hits and misses."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from indexer.sketch import Precision
 from service import int8 as int8_module
+from service import quantised
 from service import scan as scan_module
 from service.cuda import TorchScan
 from service.engine import Engine, ScanKind, canonical_scores
@@ -22,6 +23,7 @@ def index(request, tmp_path_factory):
 @pytest.fixture(params=["float32", "int8", "torch"])
 def engine(request, index, monkeypatch):
     monkeypatch.setattr(scan_module, "BLOCK_ROWS", 700)
+    monkeypatch.setattr(quantised, "PACK_ROWS", 1000)
     monkeypatch.setattr(int8_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
     return engine_of(index, request.param)
 

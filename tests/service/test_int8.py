@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from indexer.sketch import Precision, Sketcher
 from service import engine as engine_module
 from service import int8 as int8_module
+from service import quantised
 from service.engine import Engine, ScanKind, canonical_scores
-from service.int8 import Int8Rows, Int8Scan, _Planes, _unit, int8_is_exact
+from service.int8 import Int8Scan
+from service.quantised import Int8Rows, Planes, int8_is_exact, unit
 from service.scan import CpuScan, JointQuery
 from tests.support import vector_index
 
@@ -141,8 +144,8 @@ def test_bounds_hold(shape, n, dim, batch, seed):
     rows = collection(shape, n, dim, 1, random).native().astype(np.float64)
     stored = Int8Rows(dim)
     stored.add(rows)
-    units, _ = _unit(np.r_[rows[:1], random.standard_normal((batch, dim))])
-    planes = _Planes.of(units)
+    units, _ = unit(np.r_[rows[:1], random.standard_normal((batch, dim))])
+    planes = Planes.of(units)
     upper, error = stored.upper(planes).astype(np.float64), stored.error(planes)
     exact = units @ rows.T
     rounding = 1e-13 * np.abs(rows).max()  # of this comparison
@@ -152,6 +155,8 @@ def test_bounds_hold(shape, n, dim, batch, seed):
 
 def test_candidates_stay_few_on_ordinary_vectors(monkeypatch):
     monkeypatch.setattr(int8_module, "BLOCK_ROWS", 5000)
+    monkeypatch.setattr(quantised, "PACK_ROWS", 7000)
+    monkeypatch.setattr(quantised, "TURN", 5)
     random = np.random.default_rng(0)
     native = random.standard_normal((20_000, 128)).astype(np.float32)
     native /= np.linalg.norm(native, axis=1, keepdims=True)
@@ -175,19 +180,32 @@ def test_the_rule_that_chooses(tmp_path, monkeypatch):
     assert isinstance(Engine(index)._scan, CpuScan)
     assert Engine(index, scan=ScanKind.INT8).scan == "int8"
     monkeypatch.setattr(engine_module, "INT8_ROWS", 50)
+    monkeypatch.setattr(quantised, "int8_pays", lambda dim: True)
     assert Engine(index).scan == "int8"
-    monkeypatch.setattr(int8_module, "int8_is_exact", lambda: False)
+    monkeypatch.setattr(quantised, "int8_pays", lambda dim: False)
     assert Engine(index).scan == "float32"
+
+
+def test_a_single_row_is_no_slower_than_two():
+    stored = Int8Rows(256)
+    stored.add_codes(np.ones((20_000, 256), np.int8))
+    taken = []
+    for count in (1, 2):
+        begin = time.perf_counter()
+        for _ in range(3):
+            stored.products(np.ones((count, 256), np.int8), [1.0] * count)
+        taken.append(time.perf_counter() - begin)
+    assert taken[0] < 20 * taken[1]  # a plain loop takes 500 times as long
 
 
 def test_a_saturating_cpu_is_found_out(monkeypatch):
     int8_is_exact.cache_clear()
-    right = int8_module._product
+    right = quantised._product
 
     def saturating(queries, step, block, *, bias):
         return right(queries, step, block, bias=bias).clamp(-(2**15), 2**15 - 1)
 
-    monkeypatch.setattr(int8_module, "_product", saturating)
+    monkeypatch.setattr(quantised, "_product", saturating)
     assert not int8_is_exact()
     int8_is_exact.cache_clear()
 
