@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from service.errors import SearchError
-from service.query import Mode, clean_query
+from service.query import Mode, Readout, clean_query
 from service.report import (
     facts_lines,
     parsed_lines,
@@ -207,6 +207,9 @@ def search(
         bool, typer.Option("--depth", help="Let in front of and behind rank, by proxy.")
     ] = False,
     weight: Annotated[float, typer.Option(help="Weight of the spatial score.")] = 1.0,
+    readout: Annotated[
+        Readout | None, typer.Option(help="What reads the places.", show_default="the best the index has")
+    ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits that score less.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="What each relation contributed.")] = False,
     device: OnDevice = "cpu",
@@ -223,7 +226,15 @@ def search(
 
     searcher = Searcher.open(index_folder, device=device, pretrained=pretrained)
     result = searcher.search(
-        query, k=k, offset=offset, mode=mode, depth=depth, weight=weight, min_score=min_score, explain=explain
+        query,
+        k=k,
+        offset=offset,
+        mode=mode,
+        depth=depth,
+        weight=weight,
+        readout=readout,
+        min_score=min_score,
+        explain=explain,
     )
     if as_json:
         _print_json(result.to_dict() | {"index": brief_facts(searcher.index.manifest)})

@@ -23,7 +23,8 @@ def result_lines(result: SearchResult) -> Iterator[str]:
     from service.readout import say  # noqa: PLC0415
 
     if result.ranked_relations:
-        yield f"ranked by: {', '.join(map(say, result.ranked_relations))}"
+        relations = ", ".join(map(say, result.ranked_relations))
+        yield f"ranked by: {relations} ({result.readout}, weight {result.weight:.2g})"
     for hit in result.hits:
         line = f"{hit.rank:>4}  {hit.score:7.4f}"
         if result.ranked_relations:

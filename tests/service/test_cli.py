@@ -66,7 +66,7 @@ def test_index_search_info(tiny, tmp_path, capsys):
 
     assert run(["search", str(index), QUERY, "-k", "5"]) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines()[0] == "ranked by: red square left of blue square"
+    assert out.splitlines()[0] == "ranked by: red square left of blue square (centroid, weight 1)"
     assert len(out.splitlines()) == 6
     assert err == ""
 
