@@ -77,8 +77,8 @@ class ScanKind(StrEnum):
     """What scans on the CPU."""
 
     AUTO = "auto"
-    """``int8`` from :data:`INT8_ROWS` images on, where its products are exact and, as measured at the start, faster
-    than float32 ones; else ``float32``."""
+    """``int8`` from :data:`INT8_ROWS` images on, where its products are exact and, as measured at the start, no
+    plain loop; else ``float32``."""
     FLOAT32 = "float32"
     INT8 = "int8"
 

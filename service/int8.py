@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from service.quantised import BOTH, TINY, UNIT_ROUNDOFF, Doubles, Int8Rows, Planes, unit
 from service.scan import (
@@ -142,8 +141,9 @@ class Int8Scan:
             shifts = self._moments.upper(moved_planes)
             moved_error = self._moments.error(moved_planes)
             for s, b in enumerate(joint):
-                total = torch.from_numpy(shifts[s]).mul_(float(moved_norms[s]))
-                totals[b] = total.add_(torch.from_numpy(upper[b]), alpha=float(norms[b])).numpy()
+                totals[b] = shifts[s]
+                totals[b] *= np.float32(moved_norms[s])
+                totals[b] += upper[b] * np.float32(norms[b])
                 errors[b] = float(error[b] + moved_norms[s] * moved_error + TINY)
                 extra[b] = float(moved_norms[s])
         reach = [
@@ -193,14 +193,16 @@ class Int8Scan:
         """Leave fewer of many candidates, by their float32 scores."""
         if not _many(rows, count):
             return rows
-        scores = self._index.native()[rows] @ query.native
+        # By einsum: a BLAS would wake its threads for a fraction of a millisecond's work.
+        scores = np.einsum("rd,d->r", self._index.native()[rows], query.native)
         terms, norms = len(query.native), (_norm(query.native), self._norms[0])
         if query.spatial is not None:
             moments = self._index.sketcher.decode(self._index.sketch(rows))
-            scores += moments.reshape(len(rows), -1) @ query.spatial.ravel()
+            scores += np.einsum("rk,k->r", moments.reshape(len(rows), -1), query.spatial.ravel())
             terms += query.spatial.size
             norms = math.hypot(norms[0], _norm(query.spatial)), math.hypot(*self._norms)
-        return rows[scores >= floor_of(scores, count, scan_error(terms, *norms))]
+        kept: Rows = rows[scores >= floor_of(scores, count, scan_error(terms, *norms))]
+        return kept
 
     def _coarse(self, planes: Planes, upper: Floats, norms: Doubles, chosen: Iterable[int]) -> list[Coarse]:
         offset = float(np.linalg.norm(self._centre))
@@ -217,11 +219,12 @@ class Int8Scan:
 
     def _fine(self, query: JointQuery, coarse: Coarse, rest: Floats, norm: float) -> Floats:
         assert coarse.scores is not None
-        scores = torch.from_numpy(rest)
-        scores.add_(torch.from_numpy(coarse.scores)).sub_(torch.from_numpy(self._native.residual), alpha=BOTH)
-        offset = float(query.native.astype(np.float64) @ self._centre)
-        fine: Floats = scores.mul_(float(norm)).add_(offset).numpy()
-        return fine
+        # By numpy: torch would wake both cores for each of these.
+        rest += coarse.scores
+        rest -= self._native.residual * np.float32(BOTH)
+        rest *= np.float32(norm)
+        rest += np.float32(query.native.astype(np.float64) @ self._centre)
+        return rest
 
 
 def _select(upper: Floats, slack: Callable[[Rows], Floats], count: int, error: float) -> Rows:
