@@ -2,7 +2,8 @@
 
 The moments are the sketch's own, decoded, in the coordinates of its basis, which is exported too. A query is
 ``[t ; d]`` with ``d = [B u_x (s - o) ; B u_y (s - o)]`` in units of its own spread over the collection, which is
-``sqrt(d' S d)`` for the exported matrix S; relations add. Its inner product with the joint vector is the score.
+``sqrt(d' S d)`` for the exported matrix S; relations add. Its inner product with the joint vector is the score of the
+moment readout, the first stage; a second look at patch grids needs the index itself.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from indexer.store import Index, write_atomically
 Floats = NDArray[np.float32]
 
 ABOUT = "export.json"
-REFERENCE_IMAGES = 1024
+REFERENCE_IMAGES = 512
 _ROWS_AT_ONCE = 4096
 
 

@@ -19,6 +19,7 @@ from indexer.export import (
     joint_vector,
 )
 from indexer.store import Index
+from service.query import Readout
 from service.reference import Reference
 from service.search import Searcher
 from tests.support import SmallParser, TinyEncoder, index_folder, paint_gallery, vector_index
@@ -58,7 +59,7 @@ def test_the_recipe_has_ten_lines_and_ranks_as_we_do(
     anywhere.add(vectors)
     searcher = Searcher(index, TinyEncoder(), SmallParser())
     for text, *relation in QUERIES:
-        hits = searcher.search(text, k=len(index)).hits
+        hits = searcher.search(text, k=len(index), readout=Readout.MOMENT).hits
         ours = {hit.id: hit.score for hit in hits}
         query = recipe["joint_query"](text, *relation)
         for scores in (vectors @ query, _scores(anywhere, query)):
