@@ -4,9 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 IMAGES ?= .run/demo/images
-INDEX ?= .run/index
+# A folder of one's own gets an index of its own, so that going back to the gallery costs nothing.
+INDEX ?= .run/$(if $(DEMO),index,index-$(shell printf '%s' '$(abspath $(IMAGES))' | cksum | cut -d' ' -f1))
 HOST ?= 127.0.0.1
+DEMO := $(filter .run/demo/images,$(IMAGES))
 PORT ?= 8080
+
+# What the drawn gallery can be asked, for the page and the terminal.
+EXAMPLES := ["an umbrella to the left of a clock", "a tv above an umbrella", "a guitar to the right of a laptop"]
 
 # Passive waits: with active ones two libraries that bring their own threads spin against each other.
 export OMP_WAIT_POLICY := PASSIVE
@@ -17,9 +22,9 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: $(VENV)/installed ## index a folder (IMAGES=dir, default: a gallery drawn for you) and serve it
-	@$(if $(filter .run/demo/images,$(IMAGES)),test -f .run/demo/photos.jsonl || $(BIN)/python -m benchmarks.scenes --out .run/demo,:)
+	@$(if $(DEMO),test -f .run/demo/photos.jsonl || $(BIN)/python -m benchmarks.scenes --out .run/demo,:)
 	@$(BIN)/beside index "$(IMAGES)" --out "$(INDEX)"
-	@$(BIN)/beside serve "$(INDEX)" --host $(HOST) --port $(PORT)
+	@$(if $(DEMO),BESIDE_EXAMPLES='$(EXAMPLES)') $(BIN)/beside serve "$(INDEX)" --host $(HOST) --port $(PORT)
 
 test: $(VENV)/installed-dev ## every check: lint, types, import rules, tests
 	$(BIN)/ruff check .

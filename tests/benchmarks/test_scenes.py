@@ -11,6 +11,7 @@ from PIL import Image, ImageChops, ImageOps
 
 from benchmarks.objects import SHAPES, THINGS
 from benchmarks.scenes import (
+    GALLERY,
     Background,
     Family,
     Placed,
@@ -79,7 +80,7 @@ def test_gallery_is_sound(family: Family) -> None:
     scenes = list(gallery(40, seed=3, family=family))
     assert scenes == list(gallery(50, seed=3, family=family))[:40]
     assert scenes != list(gallery(40, seed=4, family=family))
-    kinds = THINGS if family is Family.THINGS else SHAPES
+    kinds = GALLERY if family is Family.THINGS else SHAPES
     assert {scene.background for scene in scenes} == set(Background)
     for scene in scenes:
         names = [placed.name for placed in scene.objects]
