@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from parser.relation import SpatialRelation
 
 REST = 2
-"""Content words beside the relations that halve the weight; fitted on captions of coco/train, see
-benchmarks.retrieval."""
+"""Content words beside the relations that halve the weight; chosen on captions of coco/train, see the log of choices
+in benchmarks.spatial."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _SILENT = frozenset(

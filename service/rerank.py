@@ -40,7 +40,7 @@ Doubles = NDArray[np.float64]
 CANDIDATES = 1000
 PLACE = 1.6
 PRESENCE = 1.5
-"""Chosen on photographs of coco/train with heads trained on others, see benchmarks.retrieval."""
+"""Chosen on photographs of coco/train with heads trained on others, see the log of choices in benchmarks.spatial."""
 BACKGROUND = 10
 """Nouns that compete with the query's for the cells, in ``adr_background``."""
 _LEAST_SPREAD = 0.02
