@@ -189,13 +189,12 @@ def test_the_rule_that_chooses(tmp_path, monkeypatch):
 def test_a_single_row_is_no_slower_than_two():
     stored = Int8Rows(256)
     stored.add_codes(np.ones((20_000, 256), np.int8))
-    taken = []
-    for count in (1, 2):
+    taken = {1: [], 2: []}
+    for count in [1, 2] * 5:
         begin = time.perf_counter()
-        for _ in range(3):
-            stored.products(np.ones((count, 256), np.int8), [1.0] * count)
-        taken.append(time.perf_counter() - begin)
-    assert taken[0] < 20 * taken[1]  # a plain loop takes 500 times as long
+        stored.products(np.ones((count, 256), np.int8), [1.0] * count)
+        taken[count].append(time.perf_counter() - begin)
+    assert min(taken[1]) < 50 * min(taken[2])  # a plain loop takes 500 times as long
 
 
 def test_a_saturating_cpu_is_found_out(monkeypatch):
