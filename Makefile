@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 IMAGES ?= .run/demo/images
+# Not every shell expands a tilde in an argument.
+override IMAGES := $(patsubst ~/%,$(HOME)/%,$(IMAGES))
 # A folder of one's own gets an index of its own, so that going back to the gallery costs nothing.
 INDEX ?= .run/$(if $(DEMO),index,index-$(shell printf '%s' '$(abspath $(IMAGES))' | cksum | cut -d' ' -f1))
 HOST ?= 127.0.0.1
@@ -16,7 +18,7 @@ EXAMPLES := ["an umbrella to the left of a clock", "a tv above an umbrella", "a 
 # Passive waits: with active ones two libraries that bring their own threads spin against each other.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run test lint serve setup clean
+.PHONY: help run test slow heads clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,7 +33,14 @@ test: $(VENV)/installed-dev ## every check: lint, types, import rules, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not slow"
+
+slow: $(VENV)/installed-dev ## the tests that take minutes: builds killed with their workers, Ray, recognition
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest -m slow
+
+heads: $(VENV)/installed ## train the heads of the compact encoder again (needs the training photographs)
+	$(BIN)/python -m benchmarks.train_compact
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
