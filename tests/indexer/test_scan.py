@@ -24,7 +24,6 @@ from indexer.scan import (
 )
 from tests.corpus import ODD_NAMES, Corpus, write_corpus, write_links, write_names, write_skipped
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL", "ignore::RuntimeWarning:PIL")
 
 
