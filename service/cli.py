@@ -224,7 +224,7 @@ def search(
     from service.facts import brief_facts  # noqa: PLC0415
     from service.search import Searcher  # noqa: PLC0415
 
-    searcher = Searcher.open(index_folder, device=device, pretrained=pretrained)
+    searcher = Searcher.open(index_folder, device=device, pretrained=pretrained, warm=False)
     result = searcher.search(
         query,
         k=k,

@@ -33,7 +33,9 @@ def index_facts(manifest: Manifest) -> dict[str, Any]:
             "precision": manifest.precision.value,
             "lambda": manifest.calibration.lam,
             "fitted_on": manifest.calibration.images,
+            "refit_due": manifest.refit_due,
         },
+        "jpeg_reduce_to": manifest.jpeg_reduce_to,
         "bytes": size,
         "generation": manifest.files["native"].sha256[:12],
     }

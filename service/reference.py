@@ -37,9 +37,7 @@ class Reference:
 
     def __init__(self, index: Index) -> None:
         self._calibration = index.manifest.calibration
-        rows = np.unique(
-            np.linspace(0, max(len(index) - 1, 0), min(len(index), REFERENCE_IMAGES)).astype(int)
-        )
+        rows = reference_rows(index)
         moments = index.sketcher.decode(index.sketch(rows))
         self._moments = moments.reshape(len(rows), 2 * index.manifest.k).astype(np.float64)
 

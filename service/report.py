@@ -59,6 +59,7 @@ def facts_lines(facts: dict[str, Any]) -> Iterator[str]:
     yield (
         f"sketch      {sketch['k']} components an axis, {sketch['precision']}, lambda {sketch['lambda']:.4g} "
         f"(fitted on {sketch['fitted_on']} images)"
+        + ("; the collection has outgrown it: beside index --refit" if sketch["refit_due"] else "")
     )
     total = sum(facts["bytes"].values())
     yield f"on disk     {total / 1e6:.1f} MB, {total / max(1, facts['images']):.0f} bytes an image"

@@ -137,9 +137,26 @@ class Searcher:
 
     @classmethod
     def open(
-        cls, folder: Path, *, device: str = "auto", pretrained: str | None = None, images: Path | None = None
+        cls,
+        folder: Path,
+        *,
+        device: str = "auto",
+        pretrained: str | None = None,
+        images: Path | None = None,
+        warm: bool = True,
     ) -> Searcher:
         """Open an index with the encoder that made it.
+
+        Parameters
+        ----------
+        folder : Path
+        device : str
+            ``auto``, ``cpu`` or ``cuda``.
+        pretrained, images : optional
+            Where the weights and the pictures are now, if not where they were.
+        warm : bool
+            Whether to pay now for what the first queries of a process would wait for: right for a server, waste for a
+            process that asks once.
 
         Raises
         ------
@@ -153,8 +170,9 @@ class Searcher:
         parser = QueryParser()
         searcher = cls(index, encoder, parser, device=device, images=images)
         searcher.check_space()
-        parser.warm()
-        searcher.search("a picture", k=1)  # the first query of a process pays for the libraries' start
+        if warm:
+            parser.warm()
+            searcher.search("a picture", k=1)  # the first query of a process pays for the libraries' start
         return searcher
 
     def search(self, query: str, **options: Any) -> SearchResult:
@@ -238,7 +256,8 @@ class Searcher:
         cosines = []
         for row in np.unique(np.linspace(0, len(self.index) - 1, 3).astype(int)) if len(self.index) else ():
             try:
-                image = open_image(self.pictures.file(self.pictures.at(row))).image
+                reduce_to = self.index.manifest.jpeg_reduce_to
+                image = open_image(self.pictures.file(self.pictures.at(row)), reduce_to=reduce_to).image
             except (UnreadableImage, ImageGone):
                 continue
             again = self.encoder.encode_images([self.encoder.prepare(image)]).pooled[0]
