@@ -329,7 +329,9 @@ def _resolve(name: str, pretrained: str | None) -> _Source:
             f"{name} needs weights", expected="--pretrained with a file, a tag or random:SEED", allowed=tags
         )
     if pretrained.startswith("random:") and pretrained[7:].isdecimal():
-        return _Source(pretrained, None, _common_cfg(name, tags), seed=int(pretrained[7:]))
+        # Random weights were trained on no preprocessing: where the tags differ, open_clip's default will do.
+        shared = {} if _tags_differ(name, tags) else _common_cfg(name, tags)
+        return _Source(pretrained, None, shared, seed=int(pretrained[7:]))
     if pretrained in tags:
         cfg = get_pretrained_cfg(name, pretrained)
         return _Source(pretrained, _cached(name, pretrained, cfg), cfg)
@@ -368,16 +370,23 @@ def _cached(name: str, tag: str, cfg: dict[str, Any]) -> str:
 
 def _common_cfg(name: str, tags: Sequence[str]) -> dict[str, Any]:
     """Preprocessing that all tags of a model share; where they differ, only a tag can say which is meant."""
-    cfgs = [
-        {k: v for k, v in get_pretrained_cfg(name, tag).items() if k not in ("url", "hf_hub")} for tag in tags
-    ]
-    if cfgs and any(cfg != cfgs[0] for cfg in cfgs):
+    if _tags_differ(name, tags):
         raise EncoderUnavailable(
             f"the checkpoints of {name} are preprocessed in different ways",
             expected="TAG:FILE, the tag whose preprocessing the file wants",
             allowed=tags,
         )
-    return cfgs[0] if cfgs else {}
+    return _preprocessing(name, tags[0]) if tags else {}
+
+
+def _tags_differ(name: str, tags: Sequence[str]) -> bool:
+    return any(_preprocessing(name, tag) != _preprocessing(name, tags[0]) for tag in tags)
+
+
+def _preprocessing(name: str, tag: str) -> dict[str, Any]:
+    return {
+        key: value for key, value in get_pretrained_cfg(name, tag).items() if key not in ("url", "hf_hub")
+    }
 
 
 @contextmanager

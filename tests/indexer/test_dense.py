@@ -259,3 +259,9 @@ def test_a_local_file_is_the_model_it_was_saved_from(tmp_path) -> None:
     assert loaded.spec.pretrained.endswith("rn50.pt")
     same = loaded.model.state_dict()
     assert all(torch.equal(tensor, same[key]) for key, tensor in saved.state_dict().items())
+
+
+def test_random_weights_need_no_tag() -> None:
+    one, other = load_encoder("RN50", "random:1"), load_encoder("RN50", "random:2")
+    assert one.spec.pretrained == "random:1"
+    assert one.spec.weights_sha256 != other.spec.weights_sha256
