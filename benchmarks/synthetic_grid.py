@@ -54,6 +54,7 @@ def grids_like(index: Any, *, seed: int = 0) -> Any:
             return len(index)
 
         def grid(self, rows: Any = slice(None)) -> Packed:
-            return np.array(packed[rows])
+            chosen: Packed = packed[rows]
+            return chosen
 
     return Gridded()

@@ -10,9 +10,10 @@ words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,22 @@ _REACH = 4.0
 _TINY = 1e-12
 _EXACT = 1 << 24
 """Up to here float32 holds every integer, so that a matrix product of small integers is exact in any order."""
+BLOCK = 340
+"""Pictures read at a time: their codes and products stay in the cache of one core."""
 _TWO_PLANES = 127 * 256 + 127
 """Largest integer that two signed bytes hold as ``256 high + low``."""
+
+
+class Grids(Protocol):
+    """Packed grids that are fetched slice by slice."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def __getitem__(self, part: slice) -> Packed:
+        """Fetch some, (R, row_bytes)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,17 +165,20 @@ class GridSketcher:
         projected = (self.components[:, None].astype(np.float64) * vectors).sum(axis=-1)
         stretched = projected * self.scale[:, None]
         largest = np.abs(stretched).max(axis=0) + _TINY
-        reach = min((_EXACT - 1) // (self.limit * self.k), _TWO_PLANES)
+        # The squares of a map, too, add up to what float64 holds: its spread is then exact in any order.
+        most = min(_EXACT - 1, math.isqrt((1 << 53) // self.side**2))
+        reach = min(most // (self.limit * self.k), _TWO_PLANES)
         integers = np.rint(stretched / largest * reach).astype(np.float32)
         offset = (projected * self.centre[:, None]).sum(axis=0)
         return GridQuery(integers, largest / reach, offset)
 
-    def similarities(self, packed: Packed, query: GridQuery) -> NDArray[np.float64]:
+    def similarities(self, packed: Packed | Grids, query: GridQuery) -> NDArray[np.float64]:
         """Similarity of every cell to every word, exact for the codes: the same bits alone and in any batch.
 
         Parameters
         ----------
         packed : (N, row_bytes) uint8
+            Or what gives slices of it, which are then fetched when their turn comes.
         query : GridQuery
 
         Returns
@@ -169,32 +187,41 @@ class GridSketcher:
             Whole numbers; see :class:`GridQuery` for what they stand for.
         """
         count, cells, words = len(packed), self.side * self.side, query.integers.shape[1]
-        if self.bits == 8 or not count:
-            codes = self.codes(packed).reshape(-1, self.k)
-            flat = (codes.astype(np.float32) @ query.integers).astype(np.float64)
+        # Pictures innermost in memory: whatever is done to the few cells of a map runs along all pictures at once.
+        maps = np.empty((words, cells, count))
+        if self.bits == 8:
+            flat = self.codes(packed[:]).reshape(-1, self.k).astype(np.float32) @ query.integers
+            maps[:] = flat.reshape(count, cells, words).transpose(2, 1, 0)
         else:
-            flat = self._products(packed, query)
-        # Cells outermost in memory: sums over the few cells of a map then run along all pictures and words at once.
-        return np.ascontiguousarray(flat.reshape(count, cells, words).transpose(1, 0, 2)).transpose(1, 2, 0)
+            self._products(packed, query, maps)
+        return maps.transpose(2, 0, 1)
 
-    def _products(self, packed: Packed, query: GridQuery) -> NDArray[np.float64]:
+    def _products(self, packed: Packed | Grids, query: GridQuery, maps: NDArray[np.float64]) -> None:
         """Products with four-bit codes as they are packed, in two int8 products of two planes each. Exact."""
         import torch  # noqa: PLC0415  (an index opens without it)
 
         half, words = (self.k + 1) // 2, query.integers.shape[1]
-        whole = np.zeros((2 * half, words))
+        whole = np.zeros((2 * half, words), np.int32)
         whole[: self.k] = query.integers
-        high = np.floor((whole + 128) / 256)
-        planes = np.concatenate([high, whole - 256 * high], axis=1).astype(np.int8)
-        rows = packed.reshape(-1, half)
-        # A nibble is a code plus eight, and as a byte never negative.
-        total = torch._int_mm(
-            torch.from_numpy((rows & np.uint8(15)).view(np.int8)), torch.from_numpy(planes[:half])
-        )
-        total += torch._int_mm(torch.from_numpy((rows >> 4).view(np.int8)), torch.from_numpy(planes[half:]))
-        sums = total.numpy()
-        products: NDArray[np.float64] = sums[:, :words] * 256.0 + sums[:, words:] - 8 * whole.sum(axis=0)
-        return products
+        high = (whole + 128) >> 8
+        planes = torch.from_numpy(np.concatenate([high, whole - 256 * high], axis=1).astype(np.int8))
+        bias = 8.0 * whole.sum(axis=0)[:, None, None]
+        # A nibble is a code plus eight, and as a byte never negative. Eight bytes are split at a time where they fit.
+        wide, mask = (np.uint64, 0x0F0F0F0F0F0F0F0F) if self.row_bytes % 8 == 0 else (np.uint8, 0x0F)
+        nibbles = np.empty(min(len(packed), BLOCK) * self.row_bytes, np.uint8)
+        for start in range(0, len(packed), BLOCK):
+            part = np.ascontiguousarray(packed[start : start + BLOCK]).reshape(-1).view(wide)
+            split = nibbles[: part.nbytes].view(wide)
+            rows = torch.from_numpy(split.view(np.int8)).reshape(-1, half)
+            np.bitwise_and(part, wide(mask), out=split)
+            total = torch._int_mm(rows, planes[:half])
+            np.right_shift(part, wide(4), out=split)
+            np.bitwise_and(split, wide(mask), out=split)
+            total += torch._int_mm(rows, planes[half:])
+            sums = total.reshape(-1, maps.shape[1], 2 * words).permute(2, 1, 0).contiguous().numpy()
+            sums[:words] *= 256
+            sums[:words] += sums[words:]
+            np.subtract(sums[:words], bias, out=maps[..., start : start + BLOCK])
 
 
 def pool_tokens(tokens: Floats, side: int = SIDE) -> Floats:

@@ -270,7 +270,10 @@ class Index:
         packed : (R, row_bytes) uint8 or None
             For ``grid_sketcher``; None where the index has no grids.
         """
-        return None if self._grid is None else np.array(self._grid[rows])
+        if self._grid is None:
+            return None
+        chosen = np.asarray(self._grid)[rows]
+        return chosen.copy() if isinstance(rows, slice) else chosen
 
 
 def open_index(folder: Path) -> Index:

@@ -110,6 +110,45 @@ def softmax_centroid(maps: Doubles, *, tau: float = 1.0) -> Doubles:
     return centroid(np.exp(z - z.max(axis=(-2, -1), keepdims=True)))
 
 
+def whole_softmax_centroid(maps: Doubles, side: int) -> Doubles:
+    """:func:`softmax_centroid` of maps of whole numbers, in few passes.
+
+    Parameters
+    ----------
+    maps : (R, W, P) float64
+        Whole numbers whose squares add up to less than 2**53 a map; fast where R lies innermost in memory.
+    side : int
+        G, with P = G * G.
+
+    Returns
+    -------
+    centres : (R, W, 2) float64
+
+    Notes
+    -----
+    Weights are rounded to multiples of 2**-32, so that every sum here is one of whole numbers that float64 holds:
+    exact in any order, in any batch, and for a mirrored map the mirror image to the last bit.
+
+    Examples
+    --------
+    >>> whole_softmax_centroid(np.array([[[0.0, 5.0, 0.0, 5.0]]]), 2).round(3).tolist()
+    [[[0.19, 0.0]]]
+    """
+    cells = maps.transpose(1, 2, 0)
+    count = cells.shape[1]
+    first, second = cells.sum(axis=1), np.einsum("wpr,wpr->wr", cells, cells)
+    spread = np.sqrt(np.maximum(count * second - first * first, 0.0)) / count
+    weights = cells - cells.max(axis=1, keepdims=True)
+    weights *= (1.0 / np.where(spread > 0, spread, np.inf))[:, None]
+    np.exp(weights, out=weights)
+    weights *= 2.0**32
+    np.rint(weights, out=weights)
+    odd = 2.0 * np.arange(side) + 1.0 - side
+    sums = np.stack([np.ones(count), np.tile(odd, side), np.repeat(odd, side)]) @ weights
+    centres: Doubles = (sums[:, 1:] / (2 * side * sums[:, :1])).transpose(2, 0, 1)
+    return centres
+
+
 def argmax_centre(maps: Doubles) -> Doubles:
     """Where a word is most similar: the mean of the best cells, (..., 2)."""
     return centroid((maps == maps.max(axis=(-2, -1), keepdims=True)).astype(np.float64))

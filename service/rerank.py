@@ -19,23 +19,30 @@ Axes: R images, W words, P cells, G cells down and across.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.grid import GridQuery, GridSketcher, Packed
+from indexer.grid import GridQuery, Grids, GridSketcher, Packed
 from indexer.store import Index
 from parser.relation import Position, SpatialRelation
 from service.engine import Scores, Top
-from service.maps import adr_dense, centroid, excess, softmax_centroid
+from service.maps import adr_dense, centroid, excess, whole_softmax_centroid
 from service.query import Readout
 from service.readout import UNIT, phrases
 from service.reference import reference_rows
 from service.scan import Floats, Rows
 
 Doubles = NDArray[np.float64]
+Seen = tuple[Doubles, Doubles]
+"""Centres (R, W, 2) and best cells (R, W) of the words of a query."""
+
+REMEMBERED = 512
+"""Queries whose reference is remembered, 32 KiB each for four words."""
 
 CANDIDATES = 1000
 PLACE = 3.2
@@ -109,7 +116,9 @@ class Reranker:
         self._index = index
         self._sketcher: GridSketcher = index.grid_sketcher
         self._native_std = index.manifest.calibration.native_std
-        self._reference = self._grids(reference_rows(index))
+        self._reference = _Chosen(index, reference_rows(index))[:]
+        self._known: OrderedDict[tuple[Readout, int, bytes], Seen] = OrderedDict()
+        self._lock = Lock()
         vocabulary = self._sketcher.vocabulary
         self._mean_word: Floats = vocabulary.mean(axis=0)
         self._background: Floats = vocabulary[:: max(1, len(vocabulary) // BACKGROUND)][:BACKGROUND]
@@ -174,9 +183,9 @@ class Reranker:
 
     def parts(self, reading: Reading, rows: Rows) -> Doubles:
         """Score pictures of the index, relation by relation, at weight 1: see :meth:`score`."""
-        return self.score(reading, self._grids(rows))
+        return self.score(reading, _Chosen(self._index, rows))
 
-    def score(self, reading: Reading, packed: Packed) -> Doubles:
+    def score(self, reading: Reading, packed: Packed | Grids) -> Doubles:
         """Score grids, relation by relation, at weight 1.
 
         Parameters
@@ -190,7 +199,7 @@ class Reranker:
         parts : (R, relations) float64
             In units of the native score.
         """
-        usual_centres, usual_peaks = self._see(reading, self._reference)
+        usual_centres, usual_peaks = self._usual(reading)
         centres, peaks = self._see(reading, packed)
         spread = usual_peaks.std(axis=0)
         presence = (peaks - usual_peaks.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
@@ -202,19 +211,45 @@ class Reranker:
             columns.append(self._native_std * (PLACE * np.tanh(place) + PRESENCE * there))
         return np.stack(columns, axis=1)
 
-    def _see(self, reading: Reading, packed: Packed) -> tuple[Doubles, Doubles]:
+    def _usual(self, reading: Reading) -> Seen:
+        """What the words show in the reference sample, remembered."""
+        key = reading.readout, len(reading.words), reading.query.integers.tobytes()
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+        if known is None:
+            known = self._see(reading, self._reference)
+            with self._lock:
+                self._known[key] = known
+                while len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
+        return known
+
+    def _see(self, reading: Reading, packed: Packed | Grids) -> Seen:
         """Centres (R, W, 2) and best cells (R, W) of the words."""
         # The sum of a lone map would run along its cells, in another order than the sums of many run across maps.
         count = len(packed)
         maps = self._sketcher.similarities(
-            np.repeat(packed, 2, axis=0) if count == 1 else packed, reading.query
+            np.repeat(packed[:], 2, axis=0) if count == 1 else packed, reading.query
         )
         words = len(reading.words)
         centres = centres_of(maps, reading.query, self._sketcher.side, reading.readout)
         return centres[:count, :words], maps[:count, :words].max(axis=-1)
 
-    def _grids(self, rows: Rows) -> Packed:
-        packed = self._index.grid(rows)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    """Grids of some rows of an index."""
+
+    index: Index
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: slice) -> Packed:
+        packed = self.index.grid(self.rows[part])
         assert packed is not None
         return packed
 
@@ -235,9 +270,9 @@ def centres_of(maps: Doubles, query: GridQuery, side: int, readout: Readout) -> 
     -------
     centres : (R, W, 2) float64
     """
-    square = (*maps.shape[:-1], side, side)
     if readout is Readout.CENTROID:
-        return softmax_centroid(maps.reshape(square))
+        return whole_softmax_centroid(maps, side)
+    square = (*maps.shape[:-1], side, side)
     cosines = (maps * query.unit[:, None] + query.offset[:, None]).transpose(0, 2, 1)
     weights = adr_dense(cosines) if readout is Readout.ADR_DENSE else excess(cosines)
     return centroid(weights.transpose(0, 2, 1).reshape(square))

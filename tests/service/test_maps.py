@@ -12,6 +12,7 @@ from service.maps import (
     softmax_centroid,
     standardised,
     total,
+    whole_softmax_centroid,
 )
 
 RNG = np.random.default_rng(8)
@@ -54,6 +55,19 @@ def test_mirroring_moves_the_centroid_exactly(shape, reader):
     here = reader(maps)
     assert np.array_equal(reader(np.ascontiguousarray(maps[..., ::-1])), here * [-1, 1])
     assert np.array_equal(reader(np.ascontiguousarray(maps[..., ::-1, :])), here * [1, -1])
+
+
+def test_whole_numbers_give_the_same_centroid_and_mirror_exactly():
+    maps = MAPS[6, 6]
+
+    def whole(square):
+        return whole_softmax_centroid(np.ascontiguousarray(square).reshape(len(square), 2, 36), 6)
+
+    assert np.allclose(whole(maps), softmax_centroid(maps), atol=1e-8)
+    assert np.array_equal(whole(maps[..., ::-1]), whole(maps) * [-1, 1])
+    assert np.array_equal(whole(maps[..., ::-1, :]), whole(maps) * [1, -1])
+    assert not whole(np.full((2, 2, 6, 6), -(2.0**23))).any()
+    assert all(whole(maps[n : n + 2])[0].tobytes() == whole(maps)[n].tobytes() for n in range(19))
 
 
 def test_alone_is_as_in_a_batch():

@@ -108,6 +108,16 @@ def test_a_picture_has_the_same_score_alone_and_among_others(searcher):
         assert together.tobytes() == alone.tobytes()
 
 
+def test_the_reference_is_measured_once_and_the_oldest_forgotten(scenes, monkeypatch):
+    monkeypatch.setattr(rerank, "REMEMBERED", 2)
+    searcher = Searcher(scenes, TinyEncoder(), SmallParser())
+    first = [searcher.search(query, k=40).hits for query in QUERIES]
+    assert len(searcher.reranker._known) == 2
+    monkeypatch.setattr(rerank, "REMEMBERED", 512)
+    for _ in range(2):
+        assert [searcher.search(query, k=40).hits for query in QUERIES] == first
+
+
 @pytest.mark.parametrize("relation", ["left of", "above"])
 def test_swapping_sides_and_inverting_leaves_the_score(searcher, relation):
     inverse = {"left of": "right of", "above": "below"}[relation]
