@@ -96,7 +96,11 @@ class Scorer:
 def reversed_pools(
     questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
 ) -> list[Metric]:
-    """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent."""
+    """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent.
+
+    Intervals are bootstrapped by pair of classes: a pool is shared by all questions about one pair, and above/below it
+    may be a single photograph (of a dining table above a person, say) that decides ten of them.
+    """
     plain = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(photos))])
     flipped = scorer.sketch(mirrored.pooled, [mirrored.grid(n) for n in range(len(photos))])
     holds: dict[tuple[str, str, str], list[int]] = {}
@@ -106,7 +110,7 @@ def reversed_pools(
     classes = [{box.name for box in photo.boxes} for photo in photos]
     rng = np.random.default_rng(0)
     table: dict[str, list[float]] = {}
-    clusters: dict[str, list[int]] = {"lr": [], "ab": []}
+    clusters: dict[str, list[str]] = {"lr": [], "ab": []}
     kinds = np.zeros(3)
     for q in questions:
         natural = [n for n in holds.get((q.a, OPPOSITE[q.relation], q.b), []) if n != q.photo]
@@ -124,7 +128,7 @@ def reversed_pools(
         if not sum(counts):
             continue
         score = scorer.parts(q, pool)
-        clusters[q.axis].append(q.photo)
+        clusters[q.axis].append(" ".join(sorted((q.a, q.b))))
         for name, values in _combined(score).items():
             table.setdefault(f"pairwise_{q.axis}_{name}", []).append(
                 float(won(values[0] - values[1:]).mean())
