@@ -7,8 +7,8 @@ What this module holds to:
   Schwarz) turns an integer product into an upper and a lower bound of the score, row by row; rounding and the
   query's own remainder are bounded too (:meth:`service.quantised.Int8Rows.upper`);
 - a row is dropped only where its upper bound is below the k-th largest lower bound;
-- the residual is kept in eight more bits. They are read only where they pay: for native ranks, and for batches
-  whose candidates would cost more to fetch;
+- the residual is kept in eight more bits. They are read only for rows that the bounds leave in doubt: candidates
+  beyond those wanted, and neighbours of a page's pictures in the native ranking;
 - oneDNN does the products, in both cores, without spinning (``OMP_WAIT_POLICY=PASSIVE``, which the command
   line sets). Integers are exact on CPUs with VNNI and saturate on some without:
   :func:`service.quantised.int8_is_exact` decides.
@@ -19,14 +19,17 @@ Axes: B queries, N images, R images of a block or selection, D components of a v
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from service.quantised import BOTH, TINY, UNIT_ROUNDOFF, Doubles, Int8Rows, Planes, unit
+from service.quantised import BOTH, TINY, UNIT_ROUNDOFF, Doubles, Int8Rows, LooseRows, Planes, unit
 from service.scan import (
     BLOCK_ROWS,
+    FEW_EDGES,
     Coarse,
     Floats,
     Found,
@@ -40,6 +43,8 @@ from service.scan import (
 
 if TYPE_CHECKING:
     from indexer.store import Index
+
+T = TypeVar("T")
 
 BOUND_BYTES = 1 << 29
 """Memory for the bounds of a batch; more queries than fit are taken in turns."""
@@ -67,7 +72,7 @@ class Int8Scan:
         sketcher = index.sketcher
         n, dim = len(index), index.manifest.encoder.dim
         self._centre = _mean(index)
-        native = [Int8Rows(dim), Int8Rows(dim)]
+        self._native, self._rest = Int8Rows(dim), LooseRows(dim, n)
         self._moments = Int8Rows(2 * index.manifest.k)
         codes = n > 0 and index.sketch(slice(0, 1)).dtype == np.int8
         # The sketch of an int8 index is in codes already; its steps go into the query and nothing is lost.
@@ -78,8 +83,7 @@ class Int8Scan:
         for start in range(0, n, BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, n))
             vectors = index.native()[rows].astype(np.float64)
-            rest = native[1].add(native[0].add(vectors - self._centre))
-            del rest
+            self._rest.add(self._native.add(vectors - self._centre))
             sketch = index.sketch(rows)
             sketch = sketch.reshape(len(sketch), -1)
             decoded = sketcher.decode(index.sketch(rows)).reshape(len(sketch), -1).astype(np.float64)
@@ -89,9 +93,9 @@ class Int8Scan:
                 self._moments.add(decoded)
             row_norm = max(row_norm, float(np.linalg.norm(vectors, axis=1).max(initial=0.0)))
             moment_norm = max(moment_norm, float(np.linalg.norm(decoded, axis=1).max(initial=0.0)))
-        self._native, self._rest = native
         for stored in (self._native, self._rest, self._moments):
             stored.pack()
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
         self._norms = row_norm * 1.001, moment_norm * 1.001
 
     def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
@@ -113,16 +117,40 @@ class Int8Scan:
         self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
     ) -> list[tuple[Rows, Rows]]:
         """See :meth:`service.scan.Scan.sort_into`."""
-        parts: list[tuple[Rows, Rows]] = []
-        step = max(1, BOUND_BYTES // (8 * max(1, len(self._index))))
-        for start in range(0, len(queries), step):
-            part = slice(start, start + step)
-            norms = [_norm(query.native) for query in queries[part]]
-            planes = [one.plane for one in coarse[part] if one.plane is not None]
-            fine = self._rest.products([codes for codes, _ in planes], [256 * step for _, step in planes])
-            for job in zip(queries[part], coarse[part], fine, norms, edges[part], strict=True):
-                parts.append(sort_scores(self._fine(*job[:-1]), job[-1]))
-        return parts
+        return self._each(self._sort, list(zip(queries, coarse, edges, strict=True)))
+
+    def _sort(self, query: JointQuery, coarse: Coarse, edges: Floats) -> tuple[Rows, Rows]:
+        """Sort by the bounds the scan left; only whom they leave in doubt by the residuals."""
+        assert coarse.scores is not None
+        assert coarse.plane is not None
+        if not len(edges):
+            return sort_scores(coarse.scores, edges)
+        (codes, step), norm = coarse.plane, _norm(query.native)
+        residual, offset = self._native.residual, np.float32(query.native.astype(np.float64) @ self._centre)
+        # |step 256 high . s c| is at most the product of the norms, and ||s c|| at most those of both residuals.
+        size = 1.001 * norm * 256 * step * float(np.linalg.norm(codes.astype(np.float64)))
+        reach = residual * np.float32(size)
+        reach += np.float32(size * self._rest.largest_residual + 2 * coarse.error)
+        middle = residual * np.float32(-BOTH)
+        middle += coarse.scores
+        middle *= np.float32(norm)
+        middle += offset
+        best = middle + reach
+        near = np.flatnonzero(best >= edges[0])
+        best, worst = best[near], middle[near] - reach[near]
+        above, touched = _reached(worst, edges[1::2]), _reached(best, edges[::2])
+        counts = np.zeros(len(edges) + 1, np.int64)
+        sure = above == touched
+        counts[::2] = np.bincount(above[sure], minlength=len(counts[::2]))
+        counts[0] += len(residual) - len(near)
+        doubt = near[~sure]
+        fine = self._rest.some(doubt, codes, 256 * step)
+        fine += coarse.scores[doubt]
+        fine -= residual[doubt] * np.float32(BOTH)
+        fine *= np.float32(norm)
+        fine += offset
+        more, inside = sort_scores(fine, edges)
+        return counts + more, doubt[inside]
 
     def _superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
         native, joint, spatial = stacked(queries)
@@ -162,32 +190,32 @@ class Int8Scan:
 
             return of
 
-        chosen = [
-            _select(total, slack(b), count, errors[b])
-            for b, (total, count) in enumerate(zip(totals, counts, strict=True))
-        ]
+        more = self._rest.largest_residual + planes.high_rest * self._rest.largest
+
+        def choose(b: int) -> Rows:
+            rows, count = _select(totals[b], slack(b), counts[b], errors[b]), counts[b]
+            if _many(rows, count) and not (extra[b] and self._moments.largest_residual):
+                # A quarter of the bytes of the vectors themselves.
+                fine = self._rest.some(rows, planes.high[b], 256 * planes.step)
+                fine -= np.float32(BOTH) * self._native.residual[rows]
+                fine *= np.float32(factors[b])
+                fine += totals[b][rows]
+                error = errors[b] + 1.001 * factors[b] * more
+                rows = rows[fine >= floor_of(fine, count, error)]
+            return self._refine(queries[b], rows, count)
+
+        chosen = self._each(choose, [(b,) for b in range(len(queries))])
         # For the native ranks of spatial queries; a native ranking has them already.
         left: list[Coarse | None] = [None] * len(queries)
         for b, one in zip(joint, self._coarse(planes, upper, norms, joint), strict=True):
             left[b] = one
-        wanting = sum(len(rows) for rows, count in zip(chosen, counts, strict=True) if _many(rows, count))
-        # Reading the residuals of all rows, or fetching the candidates' float32, four times the bytes and scattered,
-        # which costs as much again: whichever is less. From sixteen queries on a product costs more than its bytes.
-        if 16 * wanting > len(self._index) * max(1.0, len(queries) / 16) and not (
-            joint and self._moments.largest_residual
-        ):
-            rest = self._rest.products(planes.high, [256 * planes.step] * len(queries))
-            more = self._rest.largest_residual + planes.high_rest * self._rest.largest
-            for b, (rows, count) in enumerate(zip(chosen, counts, strict=True)):
-                if _many(rows, count):
-                    fine = rest[b][rows] - np.float32(BOTH) * self._native.residual[rows]
-                    fine = totals[b][rows] + np.float32(factors[b]) * fine
-                    error = errors[b] + 1.001 * factors[b] * more
-                    chosen[b] = rows[fine >= floor_of(fine, count, error)]
-        return [
-            Found(self._refine(query, rows, count), one)
-            for query, rows, count, one in zip(queries, chosen, counts, left, strict=True)
-        ]
+        return [Found(rows, one) for rows, one in zip(chosen, left, strict=True)]
+
+    def _each(self, call: Callable[..., T], jobs: Sequence[tuple[Any, ...]]) -> list[T]:
+        """Call with each, on all cores where there are several."""
+        if len(jobs) < 2:
+            return [call(*job) for job in jobs]
+        return list(self._pool.map(lambda job: call(*job), jobs))
 
     def _refine(self, query: JointQuery, rows: Rows, count: int) -> Rows:
         """Leave fewer of many candidates, by their float32 scores."""
@@ -217,14 +245,15 @@ class Int8Scan:
             Coarse(error * float(norms[b]) + TINY, upper[b], (planes.high[b], planes.step)) for b in chosen
         ]
 
-    def _fine(self, query: JointQuery, coarse: Coarse, rest: Floats, norm: float) -> Floats:
-        assert coarse.scores is not None
-        # By numpy: torch would wake both cores for each of these.
-        rest += coarse.scores
-        rest -= self._native.residual * np.float32(BOTH)
-        rest *= np.float32(norm)
-        rest += np.float32(query.native.astype(np.float64) @ self._centre)
-        return rest
+
+def _reached(scores: Floats, edges: Floats) -> Rows:
+    """How many of ascending edges each score reaches."""
+    if len(edges) > FEW_EDGES:
+        return np.searchsorted(edges, scores, side="right")
+    reached = np.zeros(len(scores), np.uint8)
+    for edge in edges:
+        reached += (scores >= edge).view(np.uint8)
+    return reached.astype(np.int64)
 
 
 def _select(upper: Floats, slack: Callable[[Rows], Floats], count: int, error: float) -> Rows:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.scan import Floats
+from service.scan import Floats, Rows
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int8]
@@ -29,6 +29,9 @@ millisecond."""
 TURN = 32
 """Queries of a product: its float32 result, 16 MiB, is memory that the allocator keeps; more would come fresh from the
 system, page by page."""
+
+LOOSE_ROWS = 2048
+"""Rows that are fetched for a product at a time: they stay in the cache."""
 
 FEW = 4
 """Up to so many queries numpy sums in one core: torch would wake the other for less than that costs."""
@@ -154,6 +157,46 @@ class Int8Rows:
             start += len(block[1])
 
 
+class LooseRows(Int8Rows):
+    """Rows that are not packed, so that products can take a few of them.
+
+    Parameters
+    ----------
+    width, count : int
+        D and N.
+    """
+
+    def __init__(self, width: int, count: int) -> None:
+        super().__init__(width)
+        self._codes = np.empty((count, width), np.int8)
+        self._scale = np.empty(count, np.float32)
+        self._filled = 0
+
+    def pack(self) -> None:
+        """Put what was added since in its place."""
+        for codes, scale, _ in self._waiting:
+            part = slice(self._filled, self._filled + len(codes))
+            self._codes[part], self._scale[part] = codes, scale
+            self._filled = part.stop
+        self._waiting = []
+
+    def some(self, rows: Rows, query: Codes, step: float) -> Floats:
+        """Inner products of one int8 query (D,) with ``s_n c_n`` of some rows, times its step.
+
+        Returns
+        -------
+        products : (R,) float32
+        """
+        column = torch.from_numpy(np.stack([query, query], axis=1))
+        found = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), LOOSE_ROWS):
+            part = slice(start, start + LOOSE_ROWS)
+            sums = torch._int_mm(torch.from_numpy(self._codes[rows[part]]), column)
+            np.multiply(sums.numpy()[:, 0], self._scale[rows[part]], out=found[part], casting="same_kind")
+        found *= np.float32(step)
+        return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Planes:
     """Unit queries as ``step (256 high + low)``, with one step for all.
@@ -212,12 +255,16 @@ def int8_is_exact() -> bool:
             rows = random.integers(-127, 128, (70, width)).astype(np.int8)
             query = random.integers(-128, 128, (6, width)).astype(np.int8)
             rows[0], rows[1], query[0], query[1] = 127, -127, 127, -128
-            block = Int8Rows(width)
-            block.add_codes(rows)
+            block, loose = Int8Rows(width), LooseRows(width, len(rows))
+            for one in (block, loose):
+                one.add_codes(rows)
+                one.pack()
             for count in (1, 2, 6):
                 exact = query[:count].astype(np.int64) @ rows.T.astype(np.int64)
                 if not np.array_equal(block.products(query[:count], [1.0] * count), exact):
                     return False
+            if not np.array_equal(loose.some(np.arange(70), query[1], 1.0), exact[1]):
+                return False
     except (RuntimeError, TypeError, NotImplementedError):
         return False
     return True
