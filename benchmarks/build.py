@@ -307,7 +307,8 @@ for path in folder.iterdir():
 import open_clip
 from indexer.load import load_encoder_for
 open_clip.add_model_config(sys.argv[2])
-from indexer.store import open_index, read_manifest
+from indexer.manifest import read_manifest
+from indexer.store import open_index
 from parser import QueryParser
 from service.search import Searcher
 started = time.perf_counter()

@@ -212,8 +212,9 @@ def write_synthetic(folder: Path, rows: int, *, grid: bool) -> Path:
     from benchmarks.synthetic_grid import grids_like  # noqa: PLC0415
     from indexer.ledger import LEDGER_SCHEMA  # noqa: PLC0415
     from indexer.load import load_encoder  # noqa: PLC0415
+    from indexer.manifest import Calibration  # noqa: PLC0415
     from indexer.scan import format_id  # noqa: PLC0415
-    from indexer.store import Calibration, write_index  # noqa: PLC0415
+    from indexer.store import write_index  # noqa: PLC0415
 
     spec = load_encoder("compact", device="cpu").spec
     index = synthetic_index(rows, spec.dim, 64)

@@ -23,10 +23,11 @@ from indexer.decode import DRAFT_MARGIN, Decoded, DecodeJob, DecodeSetup
 from indexer.encoder import Encoder, require_same_encoder
 from indexer.errors import IndexerError
 from indexer.ledger import INDEXED, UNREADABLE, LedgerRow, from_table, to_table
+from indexer.manifest import MANIFEST, IndexMissing, Manifest
 from indexer.scan import ScannedFile
 from indexer.sketch import Precision
 from indexer.sources import Collection, NoImages, find_pictures
-from indexer.store import MANIFEST, Index, IndexMissing, Manifest, open_index, tidy, write_index
+from indexer.store import Index, open_index, tidy, write_index
 from indexer.stream import Encoded, Encoding, encode_here
 from indexer.workspace import BUILD, Workspace
 
@@ -85,7 +86,7 @@ class BuildSummary:
     seconds, images_per_s : float
         Wall time of the run, and encoded images over it.
     refit_due : bool
-        Whether the collection has outgrown its basis, see `indexer.store.Manifest.refit_due`.
+        Whether the collection has outgrown its basis, see `indexer.manifest.Manifest.refit_due`.
     """
 
     indexed: int

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.encoder import Encoder, phrase_text
+from indexer.manifest import Calibration
 from indexer.sketch import Codes, Sketcher
-from indexer.store import Calibration
 
 Floats = NDArray[np.float32]
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,11 +29,19 @@ from indexer.encoder import EncoderSpec
 from indexer.errors import IndexerError
 from indexer.grid import GridSketcher, Packed, grid_arrays, read_grid
 from indexer.ledger import INDEXED, LEDGER_SCHEMA
+from indexer.manifest import (
+    FORMAT,
+    MANIFEST,
+    REBUILD,
+    Calibration,
+    DataFile,
+    IndexDamaged,
+    IndexMissing,
+    Manifest,
+    read_manifest,
+)
 from indexer.sketch import Codes, Precision, Sketcher
 
-FORMAT = 1
-REFIT_GROWTH = 2.0
-MANIFEST = "manifest.json"
 LEDGER = "images.parquet"
 WHOLE_CHECK_BYTES = 1 << 30
 """Up to this size, opening an index checks every byte (about half a second a GiB); beyond it, sizes and headers.
@@ -43,145 +50,8 @@ WHOLE_CHECK_BYTES = 1 << 30
 _INT8_OFFSET = 128  # FAISS stores signed bytes as unsigned ones, 128 higher.
 
 
-class IndexMissing(IndexerError):
-    """There is no finished index at the place that was named."""
-
-
-class IndexDamaged(IndexerError):
-    """A file of the index is not what the manifest says."""
-
-
 class WriteFailed(IndexerError):
     """A file could not be written: the disk is full, say. What had its name before is untouched."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A data file as the manifest knows it."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Where a sketch's basis and lambda come from.
-
-    Attributes
-    ----------
-    lam : float
-        std(native) / std(displacement) over random word pairs; the unit of displacement.
-    native_std, displacement_std : float
-        Root mean square over the pairs of the standard deviation over the images.
-    images : int
-        Images of the collection the basis and lambda were fitted on.
-    pairs : int
-        Word pairs.
-    collection : int
-        Files in the collection at that time; 0 where that was not written down.
-    """
-
-    lam: float
-    native_std: float
-    displacement_std: float
-    images: int
-    pairs: int
-    collection: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What an index is, in one file.
-
-    Attributes
-    ----------
-    format : int
-        Version of the folder's layout.
-    created : str
-        UTC, ISO 8601.
-    image_root : str
-        Absolute path of the indexed folder.
-    encoder : EncoderSpec
-    k : int
-        Sketch components an axis.
-    precision : Precision
-    calibration : Calibration
-    indexed : int
-        Images with vectors.
-    unreadable : Mapping[str, int]
-        Files without, by reason.
-    files : Mapping[str, DataFile]
-        ``native``, ``sketch``, ``basis``, ``ledger``, and ``grid`` where there is one.
-    jpeg_reduce_to : int or None
-        Short side that JPEGs were reduced to while they were decoded; None where every pixel was.
-    """
-
-    format: int
-    created: str
-    image_root: str
-    encoder: EncoderSpec
-    k: int
-    precision: Precision
-    calibration: Calibration
-    indexed: int
-    unreadable: Mapping[str, int]
-    files: Mapping[str, DataFile]
-    jpeg_reduce_to: int | None = None
-
-    @property
-    def refit_due(self) -> bool:
-        """Whether the collection has outgrown the sample that basis and lambda were fitted on.
-
-        They stay as they are while pictures come and go, and were fitted on a fair sample of what was there. Once
-        most pictures have come since, they describe another collection: ``beside index --refit`` fits them anew.
-        """
-        return self.indexed > REFIT_GROWTH * max(self.calibration.collection, self.calibration.images)
-
-    def to_json(self) -> str:
-        """As written to disk."""
-        calibration = asdict(self.calibration)
-        calibration["lambda"] = calibration.pop("lam")
-        return json.dumps(
-            {
-                "format": self.format,
-                "created": self.created,
-                "image_root": self.image_root,
-                "encoder": self.encoder.to_dict(),
-                "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
-                "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
-                "decoding": {"jpeg_reduce_to": self.jpeg_reduce_to},
-                "files": {role: asdict(file) for role, file in self.files.items()},
-            },
-            indent=2,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        ValueError, KeyError, TypeError
-            It is something else.
-        """
-        values: dict[str, Any] = json.loads(text)
-        if values["format"] != FORMAT:
-            raise ValueError(f"format {values['format']}; this version reads format {FORMAT}")
-        sketch = dict(values["sketch"])
-        return cls(
-            format=values["format"],
-            created=values["created"],
-            image_root=values["image_root"],
-            encoder=EncoderSpec.from_dict(values["encoder"]),
-            k=sketch.pop("k"),
-            precision=Precision(sketch.pop("precision")),
-            calibration=Calibration(lam=sketch.pop("lambda"), **sketch),
-            indexed=values["counts"]["indexed"],
-            unreadable=values["counts"]["unreadable"],
-            files={role: DataFile(**file) for role, file in values["files"].items()},
-            jpeg_reduce_to=values.get("decoding", {}).get("jpeg_reduce_to"),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -302,32 +172,6 @@ def open_index(folder: Path) -> Index:
                 raise
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest alone.
-
-    Raises
-    ------
-    IndexMissing, IndexDamaged
-    """
-    path = folder / MANIFEST
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        raise IndexMissing(
-            f"{folder} is not an index",
-            expected=f"a folder with {MANIFEST}",
-            fix=f"Build one: beside index IMAGES --out {folder}",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise IndexDamaged(f"{path} cannot be read", came=str(error), fix=_REBUILD) from error
-    try:
-        return Manifest.from_json(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise IndexDamaged(
-            f"{path} is not a manifest of this version", came=str(error), fix=_REBUILD
-        ) from error
-
-
 def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
     """Hold a data file against the manifest.
 
@@ -345,15 +189,15 @@ def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
         size = path.stat().st_size
         if size != file.bytes:
             raise IndexDamaged(
-                f"{path} is damaged", expected=f"{file.bytes} bytes", came=f"{size} bytes", fix=_REBUILD
+                f"{path} is damaged", expected=f"{file.bytes} bytes", came=f"{size} bytes", fix=REBUILD
             )
         if whole and (came := sha256_of(path)) != file.sha256:
             raise IndexDamaged(
-                f"{path} is damaged", expected=f"SHA-256 {file.sha256}", came=came, fix=_REBUILD
+                f"{path} is damaged", expected=f"SHA-256 {file.sha256}", came=came, fix=REBUILD
             )
     except OSError as error:
         raise IndexDamaged(
-            f"{path} cannot be read", came=error.strerror or str(error), fix=_REBUILD
+            f"{path} cannot be read", came=error.strerror or str(error), fix=REBUILD
         ) from error
 
 
@@ -490,9 +334,6 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-_REBUILD = "Build the index again: beside index IMAGES --out the same folder, after removing it."
-
-
 def _open(folder: Path, manifest: Manifest) -> Index:
     files = manifest.files
     whole = sum(file.bytes for file in files.values()) <= WHOLE_CHECK_BYTES
@@ -508,7 +349,7 @@ def _open(folder: Path, manifest: Manifest) -> Index:
         grid_sketcher, grid = _open_grid(folder, manifest, basis)
     except (RuntimeError, OSError, SafetensorError, KeyError, ValueError, pa.ArrowException) as error:
         raise IndexDamaged(
-            f"{folder} cannot be opened", came=str(error).splitlines()[0], fix=_REBUILD
+            f"{folder} cannot be opened", came=str(error).splitlines()[0], fix=REBUILD
         ) from error
     shapes = {
         "native": ((native.ntotal, native.d), (manifest.indexed, manifest.encoder.dim)),
@@ -520,7 +361,7 @@ def _open(folder: Path, manifest: Manifest) -> Index:
     for role, (came, expected) in shapes.items():
         if came != expected:
             raise IndexDamaged(
-                f"{folder}: {role} does not fit the manifest", expected=expected, came=came, fix=_REBUILD
+                f"{folder}: {role} does not fit the manifest", expected=expected, came=came, fix=REBUILD
             )
     return Index(folder, manifest, ledger, images, sketcher, grid_sketcher, native, sketch, grid)
 

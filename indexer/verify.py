@@ -10,9 +10,10 @@ import numpy as np
 
 from indexer.encoder import Encoder
 from indexer.errors import UnreadableImage
+from indexer.manifest import IndexDamaged
 from indexer.scan import format_id, image_id
 from indexer.sources import find_original, open_original
-from indexer.store import Index, IndexDamaged, check_file, open_index
+from indexer.store import Index, check_file, open_index
 
 SAMPLE = 16
 MIN_COSINE = 0.999

@@ -27,9 +27,10 @@ from indexer.encoder import Encoder, EncoderSpec
 from indexer.errors import IndexerError
 from indexer.grid import GridSketcher, Packed, fit_grid, grid_arrays, pool_tokens, read_grid
 from indexer.ledger import LedgerRow, from_table, row_values
+from indexer.manifest import Calibration, IndexDamaged
 from indexer.moments import spatial_moments
 from indexer.sketch import Codes, Precision, Sketcher, fit_sketcher
-from indexer.store import Calibration, Index, IndexDamaged, write_atomically
+from indexer.store import Index, write_atomically
 
 Floats = NDArray[np.float32]
 

@@ -282,7 +282,7 @@ def serve(
     workers: Annotated[int | None, typer.Option(min=1, max=64, help="Searching threads.")] = None,
 ) -> int:
     """Serve an index over HTTP, with a web page. Options left out come from BESIDE_HOST, BESIDE_PORT, ..."""
-    from indexer.store import read_manifest  # noqa: PLC0415
+    from indexer.manifest import read_manifest  # noqa: PLC0415
 
     read_manifest(index_folder)  # a wrong folder is refused before anything listens
     from service.server import serve_index  # noqa: PLC0415
@@ -305,7 +305,7 @@ def verify(
 ) -> int:
     """Hold every byte of an index against its manifest, and a sample of its vectors against the pictures."""
     from indexer.load import load_encoder_for  # noqa: PLC0415
-    from indexer.store import IndexDamaged, read_manifest  # noqa: PLC0415
+    from indexer.manifest import IndexDamaged, read_manifest  # noqa: PLC0415
     from indexer.verify import verify_index  # noqa: PLC0415
 
     encoder = None
@@ -382,7 +382,7 @@ def embed(
 @app.command()
 def info(index_folder: IndexFolder, as_json: AsJson = False) -> None:
     """Show what an index is."""
-    from indexer.store import read_manifest  # noqa: PLC0415
+    from indexer.manifest import read_manifest  # noqa: PLC0415
     from service.facts import index_facts  # noqa: PLC0415
 
     facts = index_facts(read_manifest(index_folder))

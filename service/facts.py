@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexer.store import Manifest
+from indexer.manifest import Manifest
 
 
 def brief_facts(manifest: Manifest) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from indexer.calibrate import vocabulary
 from indexer.encoder import DenseMode, DenseView, EncoderSpec, ImageFeatures, Pixels, TextFeatures
 from indexer.grid import GridSketcher, Packed, fit_grid, pool_tokens
 from indexer.ledger import LEDGER_SCHEMA
+from indexer.manifest import Calibration
 from indexer.moments import spatial_moments
 from indexer.scan import content_hash, format_id, image_id
 from indexer.sketch import Precision, Sketcher, fit_sketcher
-from indexer.store import Calibration, Index, open_index, write_index
+from indexer.store import Index, open_index, write_index
 from parser.relation import ParsedQuery, Position, Relation, SpatialRelation
 
 Floats = NDArray[np.float32]

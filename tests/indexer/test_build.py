@@ -17,9 +17,10 @@ from indexer.build import BuildInterrupted, BuildRefused, Progress
 from indexer.build import build_index as build_in_processes
 from indexer.encoder import EncoderMismatch, ImageFeatures, Pixels
 from indexer.errors import UnusableFolder
+from indexer.manifest import IndexDamaged
 from indexer.sketch import Precision
 from indexer.sources import NoImages
-from indexer.store import Index, IndexDamaged, open_index
+from indexer.store import Index, open_index
 from indexer.workspace import OtherSketch
 from tests.support import COLOURS, TinyEncoder
 

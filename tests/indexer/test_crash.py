@@ -17,7 +17,8 @@ import pytest
 
 from indexer.build import build_index
 from indexer.errors import IndexerError
-from indexer.store import WriteFailed, open_index, read_manifest
+from indexer.manifest import read_manifest
+from indexer.store import WriteFailed, open_index
 from tests.indexer.test_build import Counting, gallery, paint
 from tests.support import TinyEncoder
 

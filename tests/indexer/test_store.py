@@ -12,20 +12,9 @@ import pytest
 
 from indexer.grid import SIDE, fit_grid
 from indexer.ledger import LEDGER_SCHEMA
+from indexer.manifest import MANIFEST, Calibration, IndexDamaged, IndexMissing, read_manifest
 from indexer.sketch import Precision, fit_sketcher
-from indexer.store import (
-    LEDGER,
-    MANIFEST,
-    Calibration,
-    Index,
-    IndexDamaged,
-    IndexMissing,
-    WriteFailed,
-    open_index,
-    read_manifest,
-    write_atomically,
-    write_index,
-)
+from indexer.store import LEDGER, Index, WriteFailed, open_index, write_atomically, write_index
 from tests.support import DIM, TinyEncoder, vector_index
 
 N, K = 17, 6

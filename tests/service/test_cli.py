@@ -18,7 +18,7 @@ import pytest
 import indexer.load
 import service.search
 from indexer.encoder import require_same_encoder
-from indexer.store import read_manifest
+from indexer.manifest import read_manifest
 from service.cli import run
 from service.server import bind
 from tests.support import TinyEncoder, paint_gallery
