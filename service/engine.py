@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 CANONICAL_ROWS = 128
 """Rows scored canonically at a time: their float64 values stay in the cache."""
 
+SHARED_ROWS = 512
+"""Rows of one query from which on their canonical scores are worth another core."""
+
 INT8_ROWS = 8192
 """Images from which on the int8 scan pays."""
 
@@ -178,7 +181,7 @@ class Engine:
         counts = [min(count, len(self)) for count in counts]
         found = self._scan.superset(queries, counts)
         if len(queries) == 1:
-            return [self._best(queries[0], found[0], counts[0])]
+            return [self._best(queries[0], found[0], counts[0], alone=True)]
         return list(self._pool.map(self._best, queries, found, counts))
 
     def native_ranks(
@@ -212,12 +215,27 @@ class Engine:
         scores = [canonical_scores(self.index, q, r).native for q, r in zip(plain, rows, strict=True)]
         edges = [_intervals(s, one.error) for s, one in zip(scores, known, strict=True)]
         parts = self._scan.sort_into(plain, known, edges)
-        return [self._ranks(*job) for job in zip(plain, rows, scores, edges, parts, strict=True)]
+        jobs = zip(plain, rows, scores, edges, parts, strict=True)
+        if len(plain) == 1:
+            return [self._ranks(*job) for job in jobs]
+        return list(self._pool.map(lambda job: self._ranks(*job), jobs))
 
-    def _best(self, query: JointQuery, found: Found, count: int) -> Top:
-        scores = canonical_scores(self.index, query, found.rows)
+    def _best(self, query: JointQuery, found: Found, count: int, *, alone: bool = False) -> Top:
+        scores = self._scores(query, found.rows) if alone else canonical_scores(self.index, query, found.rows)
         order = np.lexsort((found.rows, -scores.total))[:count]
         return Top(found.rows[order], scores[order], found.coarse)
+
+    def _scores(self, query: JointQuery, rows: Rows) -> Scores:
+        """Canonical scores on all cores, where there are enough for that."""
+        if len(rows) < SHARED_ROWS:
+            return canonical_scores(self.index, query, rows)
+        parts = np.array_split(rows, os.cpu_count() or 1)
+        made = list(self._pool.map(lambda part: canonical_scores(self.index, query, part), parts))
+        return Scores(
+            np.concatenate([one.total for one in made]),
+            np.concatenate([one.native for one in made]),
+            np.concatenate([one.spatial for one in made]),
+        )
 
     def _ranks(
         self, query: JointQuery, rows: Rows, scores: Floats, edges: Floats, part: tuple[Rows, Rows]

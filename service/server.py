@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 import time
 from typing import Any
 from urllib.parse import urlencode
@@ -39,6 +40,8 @@ def serve_index(given: dict[str, Any]) -> int:
         first = error.errors()[0]
         typer.echo(f"beside: BESIDE_{str(first['loc'][0]).upper()}: {first['msg']}", err=True)
         return 2
+    # Between bytecodes of the searches the event loop gets its turn after a millisecond, not after five.
+    sys.setswitchinterval(0.001)
     try:
         listener = bind(settings.host, settings.port)
     except OSError as error:
