@@ -117,7 +117,8 @@ class Int8Scan:
         self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
     ) -> list[tuple[Rows, Rows]]:
         """See :meth:`service.scan.Scan.sort_into`."""
-        return self._each(self._sort, list(zip(queries, coarse, edges, strict=True)))
+        # One after another: each of their products takes both cores.
+        return [self._sort(*job) for job in zip(queries, coarse, edges, strict=True)]
 
     def _sort(self, query: JointQuery, coarse: Coarse, edges: Floats) -> tuple[Rows, Rows]:
         """Sort by the bounds the scan left; only whom they leave in doubt by the residuals."""
@@ -129,20 +130,21 @@ class Int8Scan:
         residual, offset = self._native.residual, np.float32(query.native.astype(np.float64) @ self._centre)
         # |step 256 high . s c| is at most the product of the norms, and ||s c|| at most those of both residuals.
         size = 1.001 * norm * 256 * step * float(np.linalg.norm(codes.astype(np.float64)))
-        reach = residual * np.float32(size)
-        reach += np.float32(size * self._rest.largest_residual + 2 * coarse.error)
-        middle = residual * np.float32(-BOTH)
-        middle += coarse.scores
+        spare = size * self._rest.largest_residual + 2 * coarse.error
+        # Most of an index is below all intervals, as one comparison with the least score that is not shows.
+        grown = max(0.0, size - BOTH * norm) * self._native.largest_residual
+        floor = (float(edges[0]) - float(offset) - spare - grown) / norm if norm else -math.inf
+        near = np.flatnonzero(coarse.scores >= np.nextafter(np.float32(floor), np.float32(-np.inf)))
+        middle = coarse.scores[near] - residual[near] * np.float32(BOTH)
         middle *= np.float32(norm)
         middle += offset
-        best = middle + reach
-        near = np.flatnonzero(best >= edges[0])
-        best, worst = best[near], middle[near] - reach[near]
+        reach = residual[near] * np.float32(size) + np.float32(spare)
+        best, worst = middle + reach, middle - reach
         above, touched = _reached(worst, edges[1::2]), _reached(best, edges[::2])
         counts = np.zeros(len(edges) + 1, np.int64)
         sure = above == touched
         counts[::2] = np.bincount(above[sure], minlength=len(counts[::2]))
-        counts[0] += len(residual) - len(near)
+        counts[0] += len(coarse.scores) - len(near)
         doubt = near[~sure]
         fine = self._rest.some(doubt, codes, 256 * step)
         fine += coarse.scores[doubt]
@@ -163,6 +165,7 @@ class Int8Scan:
         # A canonical score below the smallest subnormal is zero and ties with its like.
         errors = [self._native.error(planes) + TINY / norm if norm else 0.0 for norm in norms]
         extra: list[float] = [0.0] * len(queries)
+        moves: dict[int, float] = {}
         if joint:
             moved, moved_norms = unit(spatial * self._moment_step)
             moved_planes = Planes.of(moved)
@@ -170,10 +173,8 @@ class Int8Scan:
             moved_error = self._moments.error(moved_planes)
             for s, b in enumerate(joint):
                 totals[b] = shifts[s]
-                totals[b] *= np.float32(moved_norms[s])
-                totals[b] += upper[b] * np.float32(norms[b])
                 errors[b] = float(error[b] + moved_norms[s] * moved_error + TINY)
-                extra[b] = float(moved_norms[s])
+                extra[b] = moves[b] = float(moved_norms[s])
         reach = [
             (self._norms[0] * (norm if b in joint else 1.0)) + self._norms[1] * _norm_of(query.spatial)
             for b, (query, norm) in enumerate(zip(queries, norms, strict=True))
@@ -193,6 +194,9 @@ class Int8Scan:
         more = self._rest.largest_residual + planes.high_rest * self._rest.largest
 
         def choose(b: int) -> Rows:
+            if b in moves:
+                totals[b] *= np.float32(moves[b])
+                totals[b] += upper[b] * np.float32(norms[b])
             rows, count = _select(totals[b], slack(b), counts[b], errors[b]), counts[b]
             if _many(rows, count) and not (extra[b] and self._moments.largest_residual):
                 # A quarter of the bytes of the vectors themselves.
