@@ -23,7 +23,7 @@ from indexer.encoder import Encoder
 from indexer.grid import fit_grid, pool_tokens
 from indexer.images import open_image
 from indexer.ledger import LedgerRow, to_table
-from indexer.moments import spatial_moments
+from indexer.moments import patch_centres, spatial_moments
 from indexer.sketch import fit_sketcher
 from indexer.store import Index, open_index, write_index
 
@@ -57,15 +57,17 @@ class Seen:
         """First moments of all, (N, 2, D)."""
         return np.stack([spatial_moments(self.grid(n)) for n in range(len(self.tokens))])
 
-    def shuffled(self, seed: int = SEED) -> Floats:
-        """Moments of the same tokens in random places, (N, 2, D)."""
-        rng = np.random.default_rng(seed)
-        moments = []
-        for n in range(len(self.tokens)):
-            tokens = self.grid(n)
-            flat = rng.permutation(tokens.reshape(-1, tokens.shape[-1]))
-            moments.append(spatial_moments(flat.reshape(tokens.shape)))
-        return np.stack(moments)
+    def shuffled(self, photo: int, times: int) -> Floats:
+        """Moments of one photograph's tokens in random places, (S, 2, D)."""
+        tokens = self.grid(photo)
+        height, width = tokens.shape[:2]
+        x, y = patch_centres(height, width)
+        places = np.stack([np.tile(x, height), np.repeat(y, width)], axis=1)  # (P, 2)
+        rng = np.random.default_rng([SEED, photo])
+        order = rng.permuted(np.tile(np.arange(len(places)), (times, 1)), axis=1)
+        return np.einsum("spa,pd->sad", places[order], tokens.reshape(len(places), -1)) / np.float32(
+            len(places)
+        )
 
     def sample(self) -> Floats:
         """Some patch tokens of each, for a basis (T, D)."""

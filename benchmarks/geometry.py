@@ -27,7 +27,8 @@ MIN_AREA = 0.01
 OFFSET = 101
 """Cyclic offset of the misaligned null, as published for sets of this size."""
 TAUS = (0.25, 0.5, 1.0, 2.0, 8.0)
-SHUFFLES = 5
+SHUFFLES = 100
+"""Random orders of the patches a photograph: with a handful, their own chance shows beside the photographs'."""
 PHRASES = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 SIGN = {"left": (0, -1.0), "right": (0, 1.0), "above": (1, -1.0), "below": (1, 1.0)}
@@ -105,7 +106,7 @@ def margins(questions: Sequence[Question], text: Texts, seen: Seen, index: Index
     margins : dict of str to (Q,) float64
         Positive where the reader is right.
     """
-    moments, shuffled = seen.moments(), [seen.shuffled(seed) for seed in range(SHUFFLES)]
+    moments = seen.moments()
     sketched = index.sketcher.decode(index.sketch())
     rows: dict[str, list[float]] = {}
     for q in questions:
@@ -123,8 +124,8 @@ def margins(questions: Sequence[Question], text: Texts, seen: Seen, index: Index
             "object_only": -sign * float(moments[q.photo, axis] @ o),
             "half_crop": sign * half_crop(seen.grid(q.photo), s, o, axis),
         }
-        for seed in range(SHUFFLES):
-            answers[f"shuffled_{seed}"] = sign * float(shuffled[seed][q.photo, axis] @ (s - o))
+        for time, shuffled in enumerate(seen.shuffled(q.photo, SHUFFLES)):
+            answers[f"shuffled_{time}"] = sign * float(shuffled[axis] @ (s - o))
         for name, centres in read(seen.grid(q.photo), s, o, text.vocabulary).items():
             answers[name] = sign * float(centres[0, axis] - centres[1, axis])
         for name, centres in read_sketch(index, q.photo, s, o).items():
@@ -190,7 +191,7 @@ def report(questions: Sequence[Question], margin: dict[str, Doubles]) -> list[Me
         asked = [q for q in questions if q.axis == axis]
         clusters = [q.photo for q in asked]
         right = {name: won(values[own]) for name, values in margin.items()}
-        shuffles = np.mean([right.pop(f"shuffled_{seed}") for seed in range(SHUFFLES)], axis=0)
+        shuffles = np.mean([right.pop(f"shuffled_{time}") for time in range(SHUFFLES)], axis=0)
         metrics.append(
             share("shuffled_moment" if axis == "lr" else "ab_shuffled_moment", shuffles.tolist(), clusters)
         )
