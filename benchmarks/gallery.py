@@ -65,9 +65,9 @@ class Seen:
         places = np.stack([np.tile(x, height), np.repeat(y, width)], axis=1)  # (P, 2)
         rng = np.random.default_rng([SEED, photo])
         order = rng.permuted(np.tile(np.arange(len(places)), (times, 1)), axis=1)
-        return np.einsum("spa,pd->sad", places[order], tokens.reshape(len(places), -1)) / np.float32(
-            len(places)
-        )
+        flat = tokens.reshape(len(places), -1)
+        moments: Floats = np.einsum("spa,pd->sad", places[order], flat) / np.float32(len(places))
+        return moments
 
     def sample(self) -> Floats:
         """Some patch tokens of each, for a basis (T, D)."""
