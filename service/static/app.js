@@ -335,6 +335,7 @@ box.onclose = () => {
   state.opener?.focus();
 };
 document.onkeydown = (event) => {
+  if (help.open) return;
   if (box.open) {
     if (event.key === "ArrowLeft") turn(state.at - 1);
     if (event.key === "ArrowRight") turn(state.at + 1);
@@ -343,6 +344,32 @@ document.onkeydown = (event) => {
     $("query").select();
   }
 };
+
+// What can be said -----------------------------------------------------------------------------------------
+
+const help = $("help");
+help.querySelector(".close").onclick = () => help.close();
+help.onclick = (event) => event.target === help && help.close();
+$("help-open").onclick = async () => {
+  help.showModal();
+  if ($("help-scored").childElementCount) return;
+  try {
+    const { relations } = await ask("/v1/relations");
+    for (const one of relations) $(one.scored ? "help-scored" : "help-unscored").append(saying(one));
+  } catch (error) {
+    $("help-scored").replaceChildren(make("li", {}, sentence(error.message)));
+  }
+};
+
+function saying({ name, phrases, example, note }) {
+  const link = make("a", { className: "example", href: `/?q=${encodeURIComponent(example)}` }, picto(name), example);
+  link.onclick = (event) => {
+    event.preventDefault();
+    help.close();
+    go({ query: example, view: "spatial", depth: false });
+  };
+  return make("li", {}, link, make("span", { className: "quiet" }, phrases.join(", ")), ...(note ? [make("small", {}, note)] : []));
+}
 
 // Light and dark -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from indexer.store import open_index
-from parser import QueryParser
+from parser import SAYINGS, QueryParser
 from service.search import Searcher
 from service.settings import Settings
 from tests.service.conftest import Running
@@ -95,6 +95,17 @@ def test_examples_lead_to_pictures(page):
     page.get_by_role("link", name="Beside, start again").click()
     expect(page.locator(".tile")).to_have_count(0)
     expect(page.get_by_role("searchbox")).to_be_focused()
+
+
+def test_the_help_lists_what_the_server_says_can_be_said(page):
+    page.goto("/")
+    page.get_by_role("button", name="What can I say?").click()
+    shown = page.locator("#help li")
+    expect(shown).to_have_count(len(SAYINGS))
+    expect(page.locator("#help-scored li")).to_have_count(sum(one.scored for one in SAYINGS))
+    page.locator("#help").get_by_role("link", name=SAYINGS[0].example).click()
+    expect(page.locator("#help")).to_be_hidden()
+    expect(page.locator("#query")).to_have_value(SAYINGS[0].example)
 
 
 def test_the_badge_switches_places_off(page, site):
