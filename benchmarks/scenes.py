@@ -46,8 +46,8 @@ GALLERY = (
     *("banana", "cake", "clock", "guitar", "laptop", "orange"),
     *("school bus", "soccer ball", "teddy bear", "tennis ball", "tv", "umbrella"),
 )
-"""Things that the built-in encoder finds by name (six or more of the ten pictures it ranks first hold them), and few
-enough that every pair stands in a dozen pictures of four hundred, in both orders."""
+"""Things that the built-in encoder finds by name, and few enough that a pair stands in several pictures of four
+hundred, in both orders."""
 
 
 class Family(StrEnum):
