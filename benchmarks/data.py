@@ -73,10 +73,11 @@ def load_photos(folder: Path) -> list[Photo]:
         raise SystemExit(
             f"no data in {folder}: expected photos.jsonl and images/; name a folder with --data"
         ) from None
-    return [_photo(folder, json.loads(line)) for line in lines]
+    return [photo_of(folder, json.loads(line)) for line in lines]
 
 
-def _photo(folder: Path, row: Mapping[str, Any]) -> Photo:
+def photo_of(folder: Path, row: Mapping[str, Any]) -> Photo:
+    """A line of ``photos.jsonl`` as a value."""
     return Photo(
         path=folder / "images" / row["file"],
         captions=tuple(row["captions"]),

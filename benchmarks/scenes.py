@@ -1,8 +1,11 @@
 """Pictures of two or three drawn things in known places: the demo gallery, and scenes for controlled tests.
 
+    python -m benchmarks.scenes --out DIR [--controlled] [--count N] [--seed N] [--family shapes]
+
 A `Scene` says what lies where; `draw_scene` and `describe` follow from it alone, so a scene can be mirrored, its
-arrangement turned, and drawn again to the last pixel. ``python -m benchmarks.scenes --out DIR`` writes a data
-folder: ``images/`` and ``photos.jsonl``, a line a picture.
+arrangement turned, and drawn again to the last pixel. The command writes a data folder: ``images/`` and
+``photos.jsonl``, a line a picture. With ``--controlled`` these are N arrangements of two things, each in its four
+rotations and their exact mirror images.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -20,26 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter, ImageOps
+from PIL import Image, ImageFilter, ImageOps
 
+from benchmarks.backdrops import Background, draw_backdrop
 from benchmarks.drawing import Board
 from benchmarks.objects import SHAPES, THINGS
 
 SIZE = (480, 360)
+CONTROLLED_SIZE = (384, 384)
+"""Square, so that a quarter turn keeps every distance."""
 DECISIVE = 0.2
 """Centres further apart than this share of the picture's side count as beside, above or below each other."""
 
 Box = tuple[float, float, float, float]
-
-
-class Background(StrEnum):
-    """What the things lie on or hang before."""
-
-    SKY = "sky"
-    GRASS = "grass"
-    SAND = "sand"
-    TABLE = "wooden table"
-    WALL = "wall"
 
 
 GALLERY = (
@@ -142,7 +138,7 @@ def _touch(a: Placed, b: Placed, size: tuple[int, int], gap: int = 8) -> bool:
 
 def _pixels(placed: Placed, size: tuple[int, int]) -> tuple[int, int, int, int]:
     """Left, top, width and height of a thing in pixels."""
-    w, h = _sprite(placed.name, _side(size)).size
+    w, h = draw_thing(placed.name, size).size
     scale = placed.extent * min(size) / max(w, h)
     w, h = max(1, round(w * scale)), max(1, round(h * scale))
     return round(placed.x * size[0] - w / 2), round(placed.y * size[1] - h / 2), w, h
@@ -154,12 +150,12 @@ def _pixels(placed: Placed, size: tuple[int, int]) -> tuple[int, int, int, int]:
 def draw_scene(scene: Scene) -> Image.Image:
     """Draw a scene: RGB, the same pixels for the same scene."""
     rng = np.random.default_rng([scene.seed, list(Background).index(scene.background)])
-    picture = _backdrop(scene.background, scene.size, rng)
+    picture = draw_backdrop(scene.background, scene.size, rng)
     shade = Image.new("L", scene.size, 0)
     drawn = []
     for placed in scene.objects:
         left, top, w, h = _pixels(placed, scene.size)
-        sprite = _sprite(placed.name, _side(scene.size)).resize((w, h), Image.Resampling.LANCZOS)
+        sprite = draw_thing(placed.name, scene.size).resize((w, h), Image.Resampling.LANCZOS)
         drawn.append((sprite, (left, top)))
         shift = round(0.02 * min(scene.size))
         alpha = sprite.getchannel("A")
@@ -172,8 +168,9 @@ def draw_scene(scene: Scene) -> Image.Image:
     return ImageOps.mirror(picture) if scene.mirrored else picture
 
 
-def _side(size: tuple[int, int]) -> int:
-    return 256 * math.ceil(min(size) / 512)
+def draw_thing(name: str, size: tuple[int, int]) -> Image.Image:
+    """Draw a thing by itself, RGBA, as large as it is drawn for pictures of `size` before it is scaled down."""
+    return _sprite(name, 256 * math.ceil(min(size) / 512))
 
 
 @cache
@@ -184,87 +181,6 @@ def _sprite(name: str, side: int) -> Image.Image:
     board = Board(side)
     drawers[name](board)
     return board.finish()
-
-
-def _backdrop(background: Background, size: tuple[int, int], rng: np.random.Generator) -> Image.Image:
-    width, height = size
-    y, x = np.mgrid[0:height, 0:width].astype(np.float32) / min(size)
-    down = np.linspace(0, 1, height, dtype=np.float32)[:, None]
-    match background:
-        case Background.SKY:
-            clouds = np.clip(_noise(size, rng, 3, 5) * 2.6 - 0.2, 0, 1) * (0.25 + 0.75 * down)
-            return _blend(("#3f86d6", "#a9d3f2"), down, ("#ffffff", clouds * 0.9))
-        case Background.GRASS:
-            patches = _noise(size, rng, 4, 3)
-            lawn = _blend(("#5f9440", "#4a8030"), down, ("#89b457", np.clip(patches, 0, 1) * 0.5),
-                          ("#2f6420", np.clip(-patches, 0, 1) * 0.5))  # fmt: skip
-            _grow(lawn, rng)
-            return lawn
-        case Background.SAND:
-            ripples = np.sin(26 * y + 5 * _noise(size, rng, 2, 2) + 2 * x)
-            grain = rng.standard_normal((height, width), np.float32)
-            return _blend(("#e9d3a3", "#d8ba80"), down, ("#b8935a", np.clip(ripples, 0, 1) * 0.3),
-                          ("#8a6a3c", np.clip(grain, 0, 3) * 0.1))  # fmt: skip
-        case Background.TABLE:
-            plank = height / 4
-            across = np.arange(height)[:, None] + rng.uniform(0, plank)
-            tone = rng.uniform(-1, 1, 8).astype(np.float32)[(across // plank).astype(int)]
-            grain = np.sin(9 * _noise(size, rng, 3, 3, stretch=(0.12, 2)) + 3 * tone)
-            seam = (across % plank < 2) * np.ones((1, width), np.float32)
-            return _blend(("#b98450", "#a87240"), down, ("#6b4018", np.clip(grain, 0, 1) * 0.35),
-                          ("#e0b47a", np.clip(tone, 0, 1) * 0.25), ("#3a200c", seam * 0.7))  # fmt: skip
-        case Background.WALL:
-            tints = ("#e8e2d4", "#cfdde6", "#e6d0c8", "#d3e0cc", "#dcd4e6")
-            plaster = _noise(size, rng, 60, 2) + 0.5 * rng.standard_normal((height, width), np.float32)
-            light = np.clip(1.1 - 0.8 * np.hypot(x - 0.2, y), 0, 1)
-            tint = tints[int(rng.integers(len(tints)))]
-            return _blend((tint, tint), down, ("#4a4038", np.clip(plaster, 0, 3) * 0.03),
-                          ("#ffffff", light * 0.5), ("#4a4038", down * 0.15))  # fmt: skip
-
-
-def _grow(lawn: Image.Image, rng: np.random.Generator) -> None:
-    """Draw blades of grass, those further down in front."""
-    draw = ImageDraw.Draw(lawn)
-    unit = min(lawn.size)
-    count = 8 * lawn.width * lawn.height // unit
-    roots = rng.uniform((0, 0), (lawn.width, lawn.height * 1.05), (count, 2))
-    roots = roots[np.argsort(roots[:, 1])]
-    tips = roots + rng.normal((0, -0.035 * unit), (0.012 * unit, 0.012 * unit), (count, 2))
-    tones = ("#3c7427", "#558c38", "#6ea348", "#82b356", "#487f30")
-    for at, (root, tip) in enumerate(zip(roots.tolist(), tips.tolist(), strict=True)):
-        draw.line((*root, *tip), tones[at % len(tones)], 1 + at % 2)
-
-
-def _noise(
-    size: tuple[int, int],
-    rng: np.random.Generator,
-    cells: int,
-    octaves: int,
-    *,
-    stretch: tuple[float, float] = (1, 1),
-) -> np.ndarray:
-    """Smooth noise of about unit spread, (height, width): finer octaves at half the weight."""
-    total = np.zeros(size[::-1], np.float32)
-    for octave in range(octaves):
-        across = max(2, round(cells * 2**octave * stretch[0] * size[0] / min(size)))
-        along = max(2, round(cells * 2**octave * stretch[1] * size[1] / min(size)))
-        coarse = Image.fromarray(rng.standard_normal((along, across), np.float32))
-        total += np.asarray(coarse.resize(size, Image.Resampling.BICUBIC)) / 2**octave
-    return total
-
-
-def _blend(ends: tuple[str, str], down: np.ndarray, *layers: tuple[str, np.ndarray]) -> Image.Image:
-    """Run from one colour at the top to another at the bottom, then lay on colours by their weights."""
-    top, bottom = (np.array(_rgb(colour), np.float32) for colour in ends)
-    shape = np.broadcast_shapes(down.shape, *(weight.shape for _, weight in layers))
-    pixels = np.broadcast_to((top + (bottom - top) * down[..., None]), (*shape, 3))
-    for colour, weight in layers:
-        pixels = pixels + (np.array(_rgb(colour), np.float32) - pixels) * weight[..., None]
-    return Image.fromarray(np.clip(np.round(pixels), 0, 255).astype(np.uint8))
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 # Describing ----------------------------------------------------------------------------------------------
@@ -307,7 +223,7 @@ def _pair(a: str, b: str, box_a: Box, box_b: Box) -> dict[str, Any] | None:
 
 
 def _captions(names: Sequence[str], background: Background) -> list[str]:
-    forward, backward = _listed(names), _listed(names[::-1])
+    forward, backward = listed(names), listed(names[::-1])
     ground = {Background.WALL: "and a painted wall", Background.SKY: "and a blue sky with clouds"}.get(
         background,
         f"and some {background.value}" if background is not Background.TABLE else "and a wooden table",
@@ -318,7 +234,8 @@ def _captions(names: Sequence[str], background: Background) -> list[str]:
     ]  # fmt: skip
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Name things in a row: ``a cup, an apple and a clock``."""
     things = [f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names]
     return f"{', '.join(things[:-1])} and {things[-1]}" if len(things) > 1 else things[0]
 
@@ -338,14 +255,104 @@ def gallery(
         yield Scene(arrange(chosen, rng, size=size), background, size, seed=int(rng.integers(2**31)))
 
 
-def write_gallery(out: Path, scenes: Iterator[Scene]) -> int:
+# Controlled pictures -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One of the eight pictures of an arrangement.
+
+    Attributes
+    ----------
+    arrangement : int
+        Pictures of one arrangement share it.
+    turn : int
+        Quarter turns of the places, clockwise, from 0 to 3.
+    scene : Scene
+        Says by ``mirrored`` whether this is the exact mirror image.
+    """
+
+    arrangement: int
+    turn: int
+    scene: Scene
+
+
+def face_to_face(
+    names: tuple[str, str], rng: np.random.Generator, *, size: tuple[int, int] = CONTROLLED_SIZE
+) -> Arrangement:
+    """Put two things on either side of the middle, so that they stay whole and apart in all four rotations."""
+    while True:
+        distance, angle = rng.uniform(0.38, 0.56), rng.uniform(0, 2 * math.pi)
+        x, y = 0.5 + rng.uniform(-0.06, 0.06, 2)
+        dx, dy = distance / 2 * math.cos(angle), distance / 2 * math.sin(angle)
+        one, other = rng.uniform(0.24, 0.42, 2).tolist()
+        arrangement = (
+            Placed(names[0], float(x + dx), float(y + dy), one),
+            Placed(names[1], float(x - dx), float(y - dy), other),
+        )
+        turns = rotations(arrangement)
+        whole = all(
+            0 <= edge <= 1 for turn in turns for box in Scene(turn, size=size).boxes() for edge in box
+        )
+        if whole and not any(_touch(turn[0], turn[1], size) for turn in turns):
+            return arrangement
+
+
+def controlled(
+    pairs: Iterable[tuple[str, str]], *, seed: int = 0, size: tuple[int, int] = CONTROLLED_SIZE
+) -> Iterator[View]:
+    """Yield the four rotations of an arrangement of each pair, each followed by its exact mirror image.
+
+    Between the rotations of an arrangement nothing changes but where its two things are: background, sizes and the
+    upright drawings are the same to the pixel.
+    """
+    for at, names in enumerate(pairs):
+        rng = np.random.default_rng([seed, at])
+        background = list(Background)[at % len(Background)]
+        first = Scene(face_to_face(names, rng, size=size), background, size, seed=int(rng.integers(2**31)))
+        for turn, places in enumerate(rotations(first.objects)):
+            scene = replace(first, objects=places)
+            yield View(at, turn, scene)
+            yield View(at, turn, scene.mirror())
+
+
+def random_pairs(count: int, *, seed: int = 0, family: Family = Family.THINGS) -> Iterator[tuple[str, str]]:
+    """Yield pairs of things; the n-th one does not depend on how many are asked for."""
+    names = GALLERY if family is Family.THINGS else list(SHAPES)
+    for at in range(count):
+        one, other = np.random.default_rng([seed, at, 1]).permutation(len(names))[:2]
+        yield names[one], names[other]
+
+
+# Writing -------------------------------------------------------------------------------------------------
+
+
+def write_gallery(out: Path, scenes: Iterable[Scene]) -> int:
     """Write ``images/`` and ``photos.jsonl`` below `out`; return the number of pictures."""
+    return _write(out, ((f"scene-{at:05d}.jpg", scene, {}) for at, scene in enumerate(scenes)))
+
+
+def write_controlled(out: Path, views: Iterable[View]) -> int:
+    """Write controlled pictures as a data folder, without loss; a line also says which of the eight it is."""
+    return _write(
+        out,
+        (
+            (
+                f"arrangement-{view.arrangement:05d}-{90 * view.turn}{'-mirrored' * view.scene.mirrored}.png",
+                view.scene,
+                {"arrangement": view.arrangement, "turn": view.turn, "mirrored": view.scene.mirrored},
+            )
+            for view in views
+        ),
+    )
+
+
+def _write(out: Path, pictures: Iterable[tuple[str, Scene, dict[str, Any]]]) -> int:
     (out / "images").mkdir(parents=True, exist_ok=True)
     lines = []
-    for at, scene in enumerate(scenes):
-        file = f"scene-{at:05d}.jpg"
+    for file, scene, facts in pictures:
         draw_scene(scene).save(out / "images" / file, quality=92)
-        lines.append(json.dumps(describe(scene, file)))
+        lines.append(json.dumps(describe(scene, file) | facts))
     (out / "photos.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
 
@@ -356,13 +363,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.scenes", description="Draw a gallery of scenes."
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for images/ and photos.jsonl")
-    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument(
+        "--controlled",
+        action="store_true",
+        help="four rotations of each arrangement, and their mirror images",
+    )
+    parser.add_argument("--count", type=int, default=400, help="pictures; with --controlled, arrangements")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--family", type=Family, choices=list(Family), default=Family.THINGS)
     options = parser.parse_args(arguments)
     if options.count < 1:
         parser.error(f"--count: expected at least 1, came {options.count}")
-    written = write_gallery(options.out, gallery(options.count, seed=options.seed, family=options.family))
+    if options.controlled:
+        pairs = random_pairs(options.count, seed=options.seed, family=options.family)
+        written = write_controlled(options.out, controlled(pairs, seed=options.seed))
+    else:
+        written = write_gallery(options.out, gallery(options.count, seed=options.seed, family=options.family))
     print(f"{written} pictures in {options.out / 'images'}", file=sys.stderr)
     return 0
 

@@ -16,12 +16,15 @@ from benchmarks.scenes import (
     Family,
     Placed,
     Scene,
+    View,
     arrange,
+    controlled,
     describe,
     draw_scene,
     gallery,
     main,
     mirror,
+    random_pairs,
     rotations,
 )
 
@@ -75,6 +78,50 @@ def test_quarter_turns() -> None:
     assert mirror(mirror(square)) == tuple(replace(p, x=pytest.approx(p.x)) for p in square)
 
 
+def orbits(count: int) -> list[list[View]]:
+    views = list(controlled(random_pairs(count, seed=2), seed=2))
+    return [views[at : at + 8] for at in range(0, len(views), 8)]
+
+
+def test_controlled_pictures_turn_places_and_nothing_else() -> None:
+    for views in orbits(len(Background)):
+        assert [(v.turn, v.scene.mirrored) for v in views] == [
+            (t, m) for t in range(4) for m in (False, True)
+        ]
+        first = views[0].scene
+        empty = draw_scene(replace(first, objects=()))
+        for view in views[::2]:
+            assert replace(view.scene, objects=()) == replace(first, objects=())
+            picture = draw_scene(view.scene)
+            changed = np.asarray(ImageChops.difference(picture, empty)).any(axis=2)
+            for placed, start, box, before in zip(
+                view.scene.objects, first.objects, view.scene.boxes(), first.boxes(), strict=True
+            ):
+                assert (placed.name, placed.extent) == (start.name, start.extent)
+                assert np.subtract(box[2:], box[:2]) == pytest.approx(np.subtract(before[2:], before[:2]))
+                turned = complex(start.x - 0.5, start.y - 0.5) * 1j**view.turn
+                assert complex(placed.x - 0.5, placed.y - 0.5) == pytest.approx(turned)
+                x0, y0, x1, y1 = (round(384 * edge) for edge in box)
+                changed[max(0, y0 - 8) : y1 + 30, max(0, x0 - 8) : x1 + 30] = False  # with its shadow
+            assert not changed.any()
+
+
+def test_controlled_mirrors_are_exact() -> None:
+    for views in orbits(2):
+        for view, flipped in zip(views[::2], views[1::2], strict=True):
+            assert draw_scene(flipped.scene).tobytes() == ImageOps.mirror(draw_scene(view.scene)).tobytes()
+
+
+def test_controlled_statements_are_as_often_true_as_false() -> None:
+    for views in orbits(10):
+        pairs = [describe(view.scene, "")["pairs"] for view in views]
+        told = [pair[0] for pair in pairs if pair]
+        for axis, (one, other) in {"lr": ("left", "right"), "ab": ("above", "below")}.items():
+            answers = [pair[axis] for pair in told]
+            assert answers.count(one) == answers.count(other)
+        assert all(pair["lr_clean"] or pair["ab_clean"] for pair in told)
+
+
 @pytest.mark.parametrize("family", Family)
 def test_gallery_is_sound(family: Family) -> None:
     scenes = list(gallery(40, seed=3, family=family))
@@ -115,6 +162,19 @@ def test_command_writes_a_data_folder(tmp_path: Path) -> None:
             assert picture.size == (line["width"], line["height"])
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path), "--count", "0"])
+
+
+def test_command_writes_a_controlled_folder(tmp_path: Path) -> None:
+    assert main(["--out", str(tmp_path), "--count", "1", "--controlled"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "photos.jsonl").read_text().splitlines()]
+    assert [line["file"] for line in lines][:3] == [
+        "arrangement-00000-0.png", "arrangement-00000-0-mirrored.png", "arrangement-00000-90.png",
+    ]  # fmt: skip
+    assert {(line["arrangement"], line["turn"], line["mirrored"]) for line in lines} == {
+        (0, turn, mirrored) for turn in range(4) for mirrored in (False, True)
+    }
+    pictures = [Image.open(tmp_path / "images" / line["file"]) for line in lines]
+    assert pictures[1].tobytes() == ImageOps.mirror(pictures[0]).tobytes()
 
 
 def test_unknown_thing_is_named() -> None:
