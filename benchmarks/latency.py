@@ -25,8 +25,8 @@ from benchmarks import timing
 from benchmarks.record import Metric, parser, write_result
 from benchmarks.synthetic import random_queries, synthetic_index
 from benchmarks.timing import Call, Times, interleave, ratio
-from service.engine import Engine, ScanKind, canonical_scores
-from service.scan import JointQuery
+from service.canonical import JointQuery, canonical_scores
+from service.engine import Engine, ScanKind
 
 BATCHES = (1, 8, 64)
 TOP = 1000

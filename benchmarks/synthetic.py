@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.sketch import Precision, Sketcher
-from service.scan import Floats, JointQuery
+from service.canonical import Floats, JointQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)

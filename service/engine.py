@@ -24,38 +24,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
 from service.errors import NoDevice
-from service.scan import Coarse, CpuScan, Floats, Found, JointQuery, Rows, Scan
+from service.scan import Coarse, CpuScan, Found, Scan
 
 if TYPE_CHECKING:
     from indexer.store import Index
-
-CANONICAL_ROWS = 128
-"""Rows scored canonically at a time: their float64 values stay in the cache."""
 
 SHARED_ROWS = 512
 """Rows of one query from which on their canonical scores are worth another core."""
 
 INT8_ROWS = 8192
 """Images from which on the int8 scan pays."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """Canonical scores of R images.
-
-    Attributes
-    ----------
-    total, native, spatial : (R,) float32
-        ``total`` is the sum rounded once, not the sum of the two rounded parts.
-    """
-
-    total: Floats
-    native: Floats
-    spatial: Floats
-
-    def __getitem__(self, which: NDArray[np.intp] | slice) -> Scores:
-        return Scores(self.total[which], self.native[which], self.spatial[which])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,46 +64,6 @@ class ScanKind(StrEnum):
     plain loop; else ``float32``."""
     FLOAT32 = "float32"
     INT8 = "int8"
-
-
-def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
-    """Score a selection of images, each by itself, the same way whatever else is selected.
-
-    Parameters
-    ----------
-    index : Index
-    query : JointQuery
-    rows : (R,) int64
-
-    Returns
-    -------
-    Scores
-
-    Notes
-    -----
-    Products of float32 values are exact in float64. Their sum along the contiguous axis follows an order that
-    depends on the length of that axis alone, which a BLAS product does not promise.
-    """
-    native = np.empty(len(rows))
-    spatial = np.zeros(len(rows))
-    vectors, wide = index.native(), query.native.astype(np.float64)
-    moved = None if query.spatial is None else query.spatial.ravel().astype(np.float64)
-    for start in range(0, len(rows), CANONICAL_ROWS):
-        part = slice(start, start + CANONICAL_ROWS)
-        native[part] = _inner(vectors[rows[part]], wide)
-        if moved is not None:
-            moments = index.sketcher.decode(index.sketch(rows[part]))
-            spatial[part] = _inner(moments.reshape(len(moments), -1), moved)
-    return Scores(
-        (native + spatial).astype(np.float32), native.astype(np.float32), spatial.astype(np.float32)
-    )
-
-
-def _inner(rows: Floats, query: NDArray[np.float64]) -> NDArray[np.float64]:
-    products = rows.astype(np.float64, order="C")
-    products *= query
-    sums: NDArray[np.float64] = products.sum(axis=-1)
-    return sums
 
 
 class Engine:
@@ -221,6 +161,8 @@ class Engine:
         return list(self._pool.map(lambda job: self._ranks(*job), jobs))
 
     def _best(self, query: JointQuery, found: Found, count: int, *, alone: bool = False) -> Top:
+        if found.scores is not None:
+            return Top(found.rows, found.scores, found.coarse)
         scores = self._scores(query, found.rows) if alone else canonical_scores(self.index, query, found.rows)
         order = np.lexsort((found.rows, -scores.total))[:count]
         return Top(found.rows[order], scores[order], found.coarse)

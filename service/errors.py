@@ -115,3 +115,16 @@ class NoDevice(SearchError):
         super().__init__(
             "torch sees no CUDA device here: leave --device out", field="device", allowed=["auto", "cpu"]
         )
+
+
+class InexactDevice(SearchError):
+    """A device whose products are further from the truth than exactness allows."""
+
+    title = "The device does not compute exactly enough"
+
+    def __init__(self, device: str, off: float, allowed: float) -> None:
+        super().__init__(
+            f"a score made on {device} is off by {off:.1e}, where at most {allowed:.1e} keeps the ranking exact: "
+            "use --device cpu",
+            field="device",
+        )

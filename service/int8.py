@@ -26,15 +26,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from service.canonical import Floats, JointQuery, Rows
 from service.quantised import BOTH, TINY, UNIT_ROUNDOFF, Doubles, Int8Rows, LooseRows, Planes, unit
 from service.scan import (
     BLOCK_ROWS,
     FEW_EDGES,
     Coarse,
-    Floats,
     Found,
-    JointQuery,
-    Rows,
     floor_of,
     scan_error,
     sort_scores,

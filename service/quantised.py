@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.scan import Floats, Rows
+from service.canonical import Floats, Rows
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int8]

@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 from indexer.grid import GridQuery, Grids, GridSketcher, Packed
 from indexer.store import Index
 from parser.relation import Position, SpatialRelation
-from service.engine import Scores, Top
+from service.canonical import Floats, Rows, Scores
+from service.engine import Top
 from service.maps import adr_dense, centroid, excess, whole_softmax_centroid
 from service.query import Readout
 from service.readout import UNIT, phrases
 from service.reference import reference_rows
-from service.scan import Floats, Rows
 
 Doubles = NDArray[np.float64]
 Seen = tuple[Doubles, Doubles]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.canonical import Floats, JointQuery, Rows, Scores
+
 if TYPE_CHECKING:
     from indexer.store import Index
-
-Floats = NDArray[np.float32]
-Rows = NDArray[np.int64]
 
 BLOCK_ROWS = 16_384
 """Rows scored at a time: for 64 queries 4 MiB of scores, which stay in the cache until they are filtered."""
@@ -25,22 +24,6 @@ FEW_EDGES = 40
 
 _UNIT_ROUNDOFF = 2.0**-24
 _SMALLEST_NORMAL = 2.0**-126
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JointQuery:
-    """A query as vectors.
-
-    Attributes
-    ----------
-    native : (D,) float32
-        Unit text vector of the whole query.
-    spatial : (2, K) float32 or None
-        ``weight * sum_r lambda_r u_r B(t_s - t_o)``, x then y; None for a native query.
-    """
-
-    native: Floats
-    spatial: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,12 +53,15 @@ class Found:
     ----------
     rows : (R,) int64
         Whatever may be among the best, in any order.
-    coarse : Coarse
+    coarse : Coarse or None
+        None where it has nothing to spare.
+    scores : Scores or None
+        Canonical ones, where the scan makes them itself: ``rows`` are then the best, best first, and no others.
     """
 
     rows: Rows
     coarse: Coarse | None
-    """None where it has nothing to spare."""
+    scores: Scores | None = None
 
 
 class Scan(Protocol):
@@ -277,27 +263,30 @@ def scan_error(terms: int, query_norm: float, row_norm: float) -> float:
 
 
 class FloatError:
-    """:func:`scan_error` of queries over one index, scanned in float32."""
+    """:func:`scan_error` of queries over one index, scanned in float32.
+
+    Attributes
+    ----------
+    native, joint : float
+        Largest norm of a native vector, and a bound of that of a native vector with its moments.
+    """
 
     def __init__(self, index: Index) -> None:
         self._dim, self._width = index.manifest.encoder.dim, 2 * index.manifest.k
-        self._native = self._moment = 0.0
+        self.native = moment = 0.0
         for _, vectors, moments in blocks(index):
-            self._native = max(self._native, largest_norm(vectors))
-            self._moment = max(self._moment, largest_norm(moments))
+            self.native = max(self.native, largest_norm(vectors))
+            moment = max(moment, largest_norm(moments))
+        self.joint = float(np.hypot(self.native, moment))
 
     def __call__(self, query: JointQuery) -> float:
         """How far a float32 score may be from the canonical one."""
         native = largest_norm(query.native[None])
         if query.spatial is None:
-            return scan_error(self._dim, native, self._native)
+            return scan_error(self._dim, native, self.native)
         # The norm of the concatenation bounds what the parts can do together.
         spatial = largest_norm(query.spatial.reshape(1, -1))
-        return scan_error(
-            self._dim + self._width,
-            float(np.hypot(native, spatial)),
-            float(np.hypot(self._native, self._moment)),
-        )
+        return scan_error(self._dim + self._width, float(np.hypot(native, spatial)), self.joint)
 
 
 def largest_norm(rows: Floats) -> float:

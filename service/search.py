@@ -28,8 +28,9 @@ from indexer.images import open_image
 from indexer.load import load_encoder_for
 from indexer.store import Index, open_index
 from parser.relation import ParsedQuery, SpatialRelation
+from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
 from service.emphasis import emphasis
-from service.engine import Engine, Scores, Top, canonical_scores
+from service.engine import Engine, Top
 from service.errors import BadCursor, ImageGone, SearchError
 from service.pictures import Pictures
 from service.query import Mode, Readout, SearchRequest, clean_query
@@ -37,7 +38,6 @@ from service.readout import UNIT, displacement_direction, phrases, select
 from service.reference import Reference
 from service.rerank import CANDIDATES, Joined, Reading, Reranker
 from service.results import Hit, Ranking, SearchResult
-from service.scan import Floats, JointQuery, Rows
 from service.texts import TextVectors
 
 SAME_SPACE = 0.999

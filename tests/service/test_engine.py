@@ -9,9 +9,10 @@ from indexer.sketch import Precision
 from service import int8 as int8_module
 from service import quantised
 from service import scan as scan_module
+from service.canonical import JointQuery, canonical_scores
 from service.cuda import TorchScan
-from service.engine import Engine, ScanKind, canonical_scores
-from service.scan import CpuScan, JointQuery, scan_error
+from service.engine import Engine, ScanKind
+from service.scan import CpuScan, scan_error
 from tests.support import DIM, vector_index
 
 

@@ -12,10 +12,11 @@ from indexer.sketch import Precision, Sketcher
 from service import engine as engine_module
 from service import int8 as int8_module
 from service import quantised
-from service.engine import Engine, ScanKind, canonical_scores
+from service.canonical import JointQuery, canonical_scores
+from service.engine import Engine, ScanKind
 from service.int8 import Int8Scan
 from service.quantised import Int8Rows, Planes, int8_is_exact, unit
-from service.scan import CpuScan, JointQuery
+from service.scan import CpuScan
 from tests.support import vector_index
 
 pytestmark = pytest.mark.skipif(not int8_is_exact(), reason="this CPU or torch has no exact int8 product")
