@@ -1,0 +1,142 @@
+"""The figures of the one-dimensional world that a reader looks for first, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from benchmarks.record import Metric, cluster_bootstrap
+from benchmarks.testbed_experiments import CORE
+from benchmarks.testbed_measures import Measured, gain, over_models
+
+Found = Mapping[str, Sequence[Measured]]
+
+
+def metrics_of(found: Found) -> list[Metric]:
+    """Metrics of all experiments that were run.
+
+    Intervals of one model are bootstrapped over its unseen pairs of labels, intervals of several models over models.
+    """
+    metrics: list[Metric] = []
+    if core := [model for model in found.get("left_only", ()) if model.values["world"] == asdict(CORE)]:
+        metrics += _core(core)
+    metrics += _diversity(found)
+    for name in ("both_text_1", "both_text_2", "grid_4x4", "rope", "full_model"):
+        if models := found.get(name):
+            metrics += _unseen(name, models)
+    for name, models in found.items():
+        if name.startswith("three_objects"):
+            metrics += _triples(name, models)
+    return metrics
+
+
+def best_of(models: Sequence[Measured]) -> Measured:
+    """The model that matches the most unseen pairs; on a tie, the first."""
+    return max(models, key=lambda model: model.values["accuracy"]["unseen"])
+
+
+def _core(models: Sequence[Measured]) -> list[Metric]:
+    best = best_of(models)
+    metrics = [
+        _of_pairs("unseen_pair_accuracy", best, "unseen"),
+        _of_pairs("label_set_accuracy", best, "label_set"),
+    ]
+    for term in ("EP", "PE", "PP", "BP", "EE", "EP+PP+BP", "VP"):
+        lower = term.lower().replace("+", "_")
+        metrics += [
+            _of_pairs(f"unseen_pair_accuracy_{lower}_zeroed", best, f"unseen_{term}_zeroed"),
+            _of_pairs(f"label_set_accuracy_{lower}_zeroed", best, f"label_set_{term}_zeroed"),
+        ]
+    metrics += [
+        _of_pairs(f"unseen_pair_accuracy_seed_{model.values['seed']}", model, "unseen") for model in models
+    ]
+    for kind, name in (("single", "single_object_accuracy"), ("seen", "seen_pair_accuracy")):
+        metrics.append(Metric(name, best.values["accuracy"][kind]))
+    triple = best.values["triple"]
+    return [
+        *metrics,
+        Metric("three_objects_transfer_top1", triple["top1"]),
+        Metric("three_objects_transfer_all", triple["all"]),
+    ]
+
+
+def _diversity(found: Found) -> list[Metric]:
+    models = [*found.get("left_only", ()), *found.get("diversity", ())]
+    cells: dict[tuple[int, int], list[Measured]] = {}
+    for model in models:
+        cells.setdefault((model.values["world"]["n_pair"], model.values["world"]["n_2"]), []).append(model)
+    if len(cells) < 2:
+        return []
+    metrics = [
+        _mean(f"unseen_pair_accuracy_n_pair_{n_pair}_n_2_{n_2}", several)
+        for (n_pair, n_2), several in sorted(cells.items())
+    ]
+    (few, few_2), (many, many_2) = min(cells), max(cells)
+    labels = [m for (_, n_2), ms in cells.items() for m in ms if n_2 == CORE.n_2]
+    more, less = ([m for m in labels if m.values["world"]["n_pair"] == n] for n in (many, few))
+    if more and less and few < many:
+        metrics.append(_gain("unseen_pair_gain_of_labels", more, less))
+    more, less = ([m for m in models if m.values["world"]["n_pair"] == n] for n in (many, few))
+    if more and less and few < many:
+        metrics.append(_gain("unseen_pair_gain_of_labels_all_placings", more, less))
+    placings = [n_2 for n_pair, n_2 in cells if n_pair == many]
+    if few_2 < many_2 and min(placings) < max(placings):
+        more, less = cells[many, max(placings)], cells[many, min(placings)]
+        metrics.append(_gain("unseen_pair_gain_of_placings", more, less))
+    return metrics
+
+
+def _unseen(name: str, models: Sequence[Measured]) -> list[Metric]:
+    worlds = {model.values["world"]["n_pair"] for model in models}
+    metrics = []
+    for n_pair in sorted(worlds, reverse=True):
+        several = [model for model in models if model.values["world"]["n_pair"] == n_pair]
+        at = name if len(worlds) == 1 else f"{name}_n_pair_{n_pair}"
+        best = best_of(several)
+        metrics += [
+            _of_pairs(f"{at}_unseen_pair_accuracy", best, "unseen"),
+            _mean(f"{at}_unseen_pair_accuracy_mean", several),
+        ]
+        metrics += [
+            _of_pairs(f"{at}_unseen_pair_accuracy_seed_{model.values['seed']}", model, "unseen")
+            for model in several
+        ]
+        for kind in ("any_first", "label_set"):
+            metrics.append(_of_pairs(f"{at}_{kind}_accuracy", best, kind))
+        term = "EB+BB" if "unseen_EP_zeroed" not in best.correct else "EP"
+        lower = term.lower().replace("+", "_")
+        metrics.append(_of_pairs(f"{at}_unseen_pair_accuracy_{lower}_zeroed", best, f"unseen_{term}_zeroed"))
+    return metrics
+
+
+def _triples(name: str, models: Sequence[Measured]) -> list[Metric]:
+    best = max(models, key=lambda model: model.values["triple"]["all"])
+    triple, zeroed = best.values["triple"], best.values["zeroed"]
+    rows = {
+        "top1": triple["top1"],
+        "all": triple["all"],
+        "unseen_pair_accuracy": best.values["accuracy"]["unseen"],
+    }
+    rows |= {
+        f"all_{t.lower().replace('+', '_')}_zeroed": zeroed[t]["triple_all"]
+        for t in ("EP", "PP", "BP", "EP+PP+BP")
+    }
+    return [Metric(f"{name}_{what}", value) for what, value in rows.items()]
+
+
+def _of_pairs(name: str, model: Measured, kind: str) -> Metric:
+    values = model.correct[kind].astype(float)
+    low, high = cluster_bootstrap(values.tolist(), model.pairs)
+    return Metric(name, float(np.mean(values)), "share", low, high, len(values))
+
+
+def _mean(name: str, models: Sequence[Measured]) -> Metric:
+    value, low, high = over_models(models)
+    return Metric(name, value, "share", low, high, sum(len(model.pairs) for model in models))
+
+
+def _gain(name: str, more: Sequence[Measured], less: Sequence[Measured]) -> Metric:
+    value, low, high = gain(more, less)
+    return Metric(name, value, "share", low, high, sum(len(model.pairs) for model in (*more, *less)))
