@@ -55,8 +55,8 @@ class HalfQueries:
     full : (B, S) float32, or (B, D) where no query has a spatial part
         Native queries among joint ones have zeros there: two products would read the vectors twice.
     half : the same, float16
-    norm, remainder : (B,) float64
-        Of ``full``, and of what ``half`` leaves of it.
+    norm, remainder : (B, 2) float64
+        Of ``full``, and of what ``half`` leaves of it: the native part and the spatial one.
     scale : (B,) float64
         What scores are to be multiplied by.
     """
@@ -81,14 +81,12 @@ class HalfQueries:
         full = np.ldexp(full, -exponent[:, None])
         half = full.astype(np.float16)
         wide = full.astype(np.float64)
-        more = 1 + 2.0**-40  # for the norms' own rounding
-        return cls(
-            full,
-            half,
-            np.linalg.norm(wide, axis=1) * more,
-            np.linalg.norm(wide - half, axis=1) * more,
-            np.ldexp(1.0, exponent),
-        )
+        return cls(full, half, _norms(wide, dim), _norms(wide - half, dim), np.ldexp(1.0, exponent))
+
+
+def _norms(rows: Doubles, dim: int) -> Doubles:
+    parts = [np.linalg.norm(part, axis=1) for part in (rows[:, :dim], rows[:, dim:])]
+    return np.stack(parts, axis=1) * (1 + 2.0**-40)  # for their own rounding
 
 
 class TorchScan:
@@ -117,13 +115,13 @@ class TorchScan:
         self._half = torch.zeros(
             (-(-n // BLOCK) * BLOCK, self._dim + width), dtype=torch.float16, device=self._device
         )
-        self._lost = self._lost_native = 0.0
+        self._lost = np.zeros(2)
         for rows, native, moments in blocks(index):
             both = torch.cat([torch.from_numpy(native), torch.from_numpy(moments)], dim=1).to(self._device)
             self._rows[rows], self._half[rows] = both, both.half()
             lost = (both.double() - both.half().double()).square()
-            self._lost = max(self._lost, float(lost.sum(dim=1).max().sqrt()))
-            self._lost_native = max(self._lost_native, float(lost[:, : self._dim].sum(dim=1).max().sqrt()))
+            for at, part in enumerate((lost[:, : self._dim], lost[:, self._dim :])):
+                self._lost[at] = max(self._lost[at], float(part.sum(dim=1).max().sqrt()))
         self._error = FloatError(index)
         self._check()
 
@@ -177,16 +175,17 @@ class TorchScan:
     def half_error(self, batch: HalfQueries) -> Doubles:
         """Bound how far :meth:`scores` may be from canonical scores in the scale of the batch, (B,).
 
-        By Cauchy and Schwarz for what rounding to 16 bits takes from queries and rows. Products of 11-bit numbers are
-        exact in float32; their sum is bounded as in :func:`service.scan.scan_error`, with four times the unit
-        roundoff, for tensor cores cut where others round.
+        By Cauchy and Schwarz, for native vectors and moments apart: moments are small, and what multiplies them is not.
+        Products of 11-bit numbers are exact in float32; their sum is bounded as in :func:`service.scan.scan_error`,
+        with four times the unit roundoff, for tensor cores cut where others round.
         """
-        native = batch.half.shape[1] == self._dim
-        row, lost = (self._error.native, self._lost_native) if native else (self._error.joint, self._lost)
+        row = np.array([self._error.native, self._error.moment])
         n = batch.half.shape[1] + 4
         gamma = n * 2.0**-22 / (1 - n * 2.0**-22)
-        sums = gamma * (batch.norm + batch.remainder) * (row + lost)
-        error: Doubles = 1.01 * (batch.remainder * (row + lost) + batch.norm * lost + sums) + n * 2.0**-100
+        sums = gamma * (batch.norm + batch.remainder) * (row + self._lost)
+        error: Doubles = (batch.remainder * (row + self._lost) + batch.norm * self._lost + sums).sum(axis=1)
+        error *= 1.01
+        error += n * 2.0**-100
         return error
 
     def _best(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
@@ -235,7 +234,8 @@ class TorchScan:
         wide, scale = self._put(batch.full).double(), self._put(batch.scale)
         joint = torch.tensor([one.spatial is not None for one in queries], device=self._device)
         # Twice what either order of summation may be off, for there are two, and as much again for the last sums.
-        bound = self._put(batch.norm * (self._error.joint * 4 * (terms + 4) * 2.0**-53))
+        size = batch.norm @ np.array([self._error.native, self._error.moment])
+        bound = self._put(size * (4 * (terms + 4) * 2.0**-53))
         made, unsure = [], []
         for start in range(0, len(query), PAIRS):
             q, r = query[start : start + PAIRS], row[start : start + PAIRS]

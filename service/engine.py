@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
-from service.errors import NoDevice
+from service.errors import InexactInt8, NoDevice
 from service.scan import Coarse, CpuScan, Found, Scan
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ class ScanKind(StrEnum):
     """What scans on the CPU."""
 
     AUTO = "auto"
-    """``int8`` from :data:`INT8_ROWS` images on, where its products are exact and, as measured at the start, no
-    plain loop; else ``float32``."""
+    """From :data:`INT8_ROWS` images on ``int8``, where its products are exact and no plain loop, or else ``float16``,
+    where that reads faster, both as measured at the start; else ``float32``."""
     FLOAT32 = "float32"
+    FLOAT16 = "float16"
     INT8 = "int8"
 
 
@@ -94,7 +95,7 @@ class Engine:
 
     @property
     def scan(self) -> str:
-        """What scans: ``int8``, ``float32`` or ``cuda``."""
+        """What scans: ``int8``, ``float16``, ``float32`` or ``cuda``."""
         return self._scan.name
 
     def __len__(self) -> int:
@@ -216,11 +217,16 @@ def _scan_of(index: Index, device: str, kind: ScanKind) -> Scan:
         return TorchScan(index, device)
     if kind is ScanKind.FLOAT32 or (kind is ScanKind.AUTO and len(index) < INT8_ROWS):
         return CpuScan(index)
+    from service.half import HalfScan, half_pays  # noqa: PLC0415
     from service.int8 import Int8Scan  # noqa: PLC0415
-    from service.quantised import int8_pays  # noqa: PLC0415
+    from service.quantised import int8_is_exact, int8_pays  # noqa: PLC0415
 
-    pays = kind is ScanKind.INT8 or int8_pays(index.manifest.encoder.dim)
-    return Int8Scan(index) if pays else CpuScan(index)
+    dim = index.manifest.encoder.dim
+    if kind is ScanKind.INT8 and not int8_is_exact():
+        raise InexactInt8
+    if kind is ScanKind.INT8 or (kind is ScanKind.AUTO and int8_pays(dim)):
+        return Int8Scan(index)
+    return HalfScan(index) if kind is ScanKind.FLOAT16 or half_pays(dim) else CpuScan(index)
 
 
 def _cuda(*, insist: bool) -> str | None:

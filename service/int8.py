@@ -225,13 +225,13 @@ class Int8Scan:
             return rows
         # By einsum: a BLAS would wake its threads for a fraction of a millisecond's work.
         scores = np.einsum("rd,d->r", self._index.native()[rows], query.native)
-        terms, norms = len(query.native), (_norm(query.native), self._norms[0])
+        terms, size = len(query.native), _norm(query.native) * self._norms[0]
         if query.spatial is not None:
             moments = self._index.sketcher.decode(self._index.sketch(rows))
             scores += np.einsum("rk,k->r", moments.reshape(len(rows), -1), query.spatial.ravel())
             terms += query.spatial.size
-            norms = math.hypot(norms[0], _norm(query.spatial)), math.hypot(*self._norms)
-        kept: Rows = rows[scores >= floor_of(scores, count, scan_error(terms, *norms))]
+            size += _norm(query.spatial) * self._norms[1]
+        kept: Rows = rows[scores >= floor_of(scores, count, scan_error(terms, size))]
         return kept
 
     def _coarse(self, planes: Planes, upper: Floats, norms: Doubles, chosen: Iterable[int]) -> list[Coarse]:

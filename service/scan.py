@@ -5,6 +5,7 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,9 @@ BLOCK_ROWS = 16_384
 """Rows scored at a time: for 64 queries 4 MiB of scores, which stay in the cache until they are filtered."""
 
 FEW_EDGES = 40
+
+SAMPLE_ROWS = 4096
+"""Rows that a guess at the last score of a ranking rests on."""
 
 _UNIT_ROUNDOFF = 2.0**-24
 _SMALLEST_NORMAL = 2.0**-126
@@ -101,30 +105,56 @@ class Scan(Protocol):
 
 
 class CpuScan:
-    """One matrix product a block of rows, in float32: what any CPU does, and what small indexes need."""
+    """One matrix product a block of rows, in float32: what any CPU does, and what small indexes need.
+
+    Attributes
+    ----------
+    native : (N, D) float32
+    moments : (N, 2K) float32
+    """
 
     name = "float32"
 
     def __init__(self, index: Index) -> None:
         # Mapped vectors start 45 bytes into their file; BLAS wants them aligned.
-        self._native = np.empty((len(index), index.manifest.encoder.dim), np.float32)
-        self._moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
+        self.native = np.empty((len(index), index.manifest.encoder.dim), np.float32)
+        self.moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
         for rows, native, moments in blocks(index):
-            self._native[rows], self._moments[rows] = native, moments
+            self.native[rows], self.moments[rows] = native, moments
         self._error = FloatError(index)
 
     def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
         """See :meth:`Scan.superset`."""
+        found = dict(enumerate(self._scanned(queries, counts, len(self.native) // SAMPLE_ROWS)))
+        missed = [b for b, rows in found.items() if rows is None]
+        if missed:
+            again = self._scanned([queries[b] for b in missed], [counts[b] for b in missed], 0)
+            found.update(zip(missed, again, strict=True))
+        made = [rows for rows in found.values() if rows is not None]
+        assert len(made) == len(queries)  # without a guess none is missed
+        return [Found(rows, None) for rows in made]
+
+    def _scanned(
+        self, queries: Sequence[JointQuery], counts: Sequence[int], stride: int
+    ) -> list[Rows | None]:
+        """Candidates of each query, with a guess from every ``stride``-th row; without one where it is 0."""
         native, joint, spatial = stacked(queries)
-        kept = [_Candidates(count, self._error(q)) for q, count in zip(queries, counts, strict=True)]
-        for start in range(0, len(self._native), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            scores = native @ self._native[part].T
+
+        def score(part: slice) -> Floats:
+            scores: Floats = native @ self.native[part].T
             if joint:
-                scores[joint] += spatial @ self._moments[part].T
-            for candidates, line in zip(kept, scores, strict=True):
+                scores[joint] += spatial @ self.moments[part].T
+            return scores
+
+        sample = score(slice(0, None, stride)) if stride else np.zeros((len(queries), 0), np.float32)
+        kept = [
+            _Candidates(count, self._error(query), line, len(self.native))
+            for query, count, line in zip(queries, counts, sample, strict=True)
+        ]
+        for start in range(0, len(self.native), BLOCK_ROWS):
+            for candidates, line in zip(kept, score(slice(start, start + BLOCK_ROWS)), strict=True):
                 candidates.offer(start, line)
-        return [Found(candidates.rows(), None) for candidates in kept]
+        return [candidates.rows() for candidates in kept]
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`Scan.coarse`."""
@@ -137,8 +167,8 @@ class CpuScan:
         native = np.stack([q.native for q in queries])
         counts = [np.zeros(len(e) + 1, np.int64) for e in edges]
         inside: list[list[Rows]] = [[] for _ in edges]
-        for start in range(0, len(self._native), BLOCK_ROWS):
-            scores = native @ self._native[start : start + BLOCK_ROWS].T
+        for start in range(0, len(self.native), BLOCK_ROWS):
+            scores = native @ self.native[start : start + BLOCK_ROWS].T
             for b, line in enumerate(scores):
                 more, rows = sort_scores(line, edges[b])
                 counts[b] += more
@@ -163,34 +193,61 @@ def sort_scores(scores: Floats, edges: Floats) -> tuple[Rows, Rows]:
 
 
 class _Candidates:
-    """Rows that may still be among the best ``count`` of one query."""
+    """Rows that may still be among the best ``count`` of one query.
 
-    def __init__(self, count: int, error: float) -> None:
+    Parameters
+    ----------
+    count : int
+    error : float
+    sample : (S,) float32
+        Scores of some rows, for a guess of the ``count``-th best of all; empty for none.
+    total : int
+        N.
+    """
+
+    def __init__(self, count: int, error: float, sample: Floats, total: int) -> None:
         self._count, self._error = count, error
-        self._floor = np.float32(-np.inf)
+        self._guess = guess_of(sample, count, total)
+        self._floor = floor_below(float(self._guess), error)
         self._rows: list[Rows] = []
         self._scores: list[Floats] = []
         self._held = 0
 
     def offer(self, first: int, scores: Floats) -> None:
         fresh = np.flatnonzero(scores >= self._floor)
-        self._rows.append(first + fresh.astype(np.int64))
+        self._rows.append(first + fresh)
         self._scores.append(scores[fresh])
         self._held += len(fresh)
-        if self._held > 2 * self._count + 1024:
+        if self._held > 4 * self._count + 1024:
             self._tighten()
 
-    def rows(self) -> Rows:
-        self._tighten()
-        return self._rows[0]
+    def rows(self) -> Rows | None:
+        """The candidates, or None where the guess was too high."""
+        return self._rows[0] if self._tighten() else None
 
-    def _tighten(self) -> None:
+    def _tighten(self) -> bool:
+        """Drop what cannot be among the best any more; whether that is known of any row yet."""
         rows, scores = np.concatenate(self._rows), np.concatenate(self._scores)
-        if len(scores) > self._count:
-            self._floor = floor_of(scores, self._count, self._error)
-            kept = scores >= self._floor
-            rows, scores = rows[kept], scores[kept]
-        self._rows, self._scores, self._held = [rows], [scores], len(rows)
+        self._rows, self._scores = [rows], [scores]
+        if len(scores) < self._count:
+            return False
+        place = len(scores) - self._count
+        last = np.partition(scores, place)[place]
+        if last < self._guess:  # rows that come as close to it may have been passed over
+            return False
+        self._floor = floor_below(float(last), self._error)
+        kept = scores >= self._floor
+        self._rows, self._scores, self._held = [rows[kept]], [scores[kept]], int(kept.sum())
+        return True
+
+
+def guess_of(sample: Floats, count: int, total: int) -> np.float32:
+    """A score that nearly always ``count`` of ``total`` rows reach, from a sample of their scores."""
+    expected = count * len(sample) / max(1, total)
+    place = math.ceil(expected + 5 * math.sqrt(expected) + 5)
+    if place >= len(sample):
+        return np.float32(-np.inf)
+    return np.float32(np.partition(sample, len(sample) - place)[len(sample) - place])
 
 
 def floor_of(scores: Floats, count: int, error: float) -> np.float32:
@@ -229,15 +286,15 @@ def stacked(queries: Sequence[JointQuery]) -> tuple[Floats, list[int], Floats]:
     return np.stack([q.native for q in queries]), list(parts), spatial
 
 
-def scan_error(terms: int, query_norm: float, row_norm: float) -> float:
+def scan_error(terms: int, size: float) -> float:
     """Bound how far a float32 inner product, summed in any order, is from the canonical score.
 
     Parameters
     ----------
     terms : int
         Length of the vectors.
-    query_norm, row_norm : float
-        Euclidean norm of the query, largest norm of a row.
+    size : float
+        At least ``|x|.|y|``, the sum of the products' magnitudes.
 
     Returns
     -------
@@ -248,18 +305,17 @@ def scan_error(terms: int, query_norm: float, row_norm: float) -> float:
     ----------
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, equation (3.5):
     ``|fl(x.y) - x.y| <= gamma_n |x|.|y|`` with ``gamma_n = n u / (1 - n u)`` for every order of summation,
-    fused or not; ``|x|.|y| <= ||x|| ||y||``. Four more terms cover the sum of both parts and the rounding of
-    the canonical score, one smallest normal number a term flushed subnormals; the last hundredth covers the
-    norms' own rounding.
+    fused or not. Four more terms cover the sum of both parts and the rounding of the canonical score, one
+    smallest normal number a term flushed subnormals; the last hundredth covers the norms' own rounding.
 
     Examples
     --------
-    >>> f"{scan_error(256, 1.0, 1.0):.1e}"
+    >>> f"{scan_error(256, 1.0):.1e}"
     '1.6e-05'
     """
     n = terms + 4
     gamma = n * _UNIT_ROUNDOFF / (1 - n * _UNIT_ROUNDOFF)
-    return 1.01 * (gamma * query_norm * row_norm + n * _SMALLEST_NORMAL)
+    return 1.01 * (gamma * size + n * _SMALLEST_NORMAL)
 
 
 class FloatError:
@@ -267,26 +323,25 @@ class FloatError:
 
     Attributes
     ----------
-    native, joint : float
-        Largest norm of a native vector, and a bound of that of a native vector with its moments.
+    native, moment : float
+        Largest norm of a native vector and of a vector of moments.
     """
 
     def __init__(self, index: Index) -> None:
         self._dim, self._width = index.manifest.encoder.dim, 2 * index.manifest.k
-        self.native = moment = 0.0
+        self.native = self.moment = 0.0
         for _, vectors, moments in blocks(index):
             self.native = max(self.native, largest_norm(vectors))
-            moment = max(moment, largest_norm(moments))
-        self.joint = float(np.hypot(self.native, moment))
+            self.moment = max(self.moment, largest_norm(moments))
 
     def __call__(self, query: JointQuery) -> float:
         """How far a float32 score may be from the canonical one."""
-        native = largest_norm(query.native[None])
+        size = self.native * largest_norm(query.native[None])
         if query.spatial is None:
-            return scan_error(self._dim, native, self.native)
-        # The norm of the concatenation bounds what the parts can do together.
-        spatial = largest_norm(query.spatial.reshape(1, -1))
-        return scan_error(self._dim + self._width, float(np.hypot(native, spatial)), self.joint)
+            return scan_error(self._dim, size)
+        # Part by part (Cauchy and Schwarz): moments are small, and what multiplies them is not.
+        size += self.moment * largest_norm(query.spatial.reshape(1, -1))
+        return scan_error(self._dim + self._width, size)
 
 
 def largest_norm(rows: Floats) -> float:
