@@ -142,7 +142,7 @@ def tower_features(photos: Sequence[Photo]) -> Features:
     model, tokenise = assemble_towers()
     transform = preprocessing_of(model)
     tokens = []
-    with torch.inference_mode():
+    with torch.no_grad():  # not inference mode, whose tensors nothing can be trained on
         for start in range(0, len(photos), _BATCH):
             pixels = torch.stack(
                 [transform(open_image(p.path).image) for p in photos[start : start + _BATCH]]
@@ -152,8 +152,8 @@ def tower_features(photos: Sequence[Photo]) -> Features:
     model.text.proj = nn.Identity()
 
     def write(texts: Sequence[str]) -> Tensor:
-        with torch.inference_mode():
-            return torch.cat([model.encode_text(tokenise([text])) for text in texts]).clone()
+        with torch.no_grad():
+            return torch.cat([model.encode_text(tokenise([text])) for text in texts])
 
     classes = sorted({box.name for photo in photos for box in photo.boxes})
     info = ImageNetInfo()
