@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,8 @@ _EXACT = 1 << 24
 """Up to here float32 holds every integer, so that a matrix product of small integers is exact in any order."""
 BLOCK = 1024
 """Pictures read at a time: bounds the memory, and both cores are seldom woken."""
+FLOAT_BLOCK = 64
+"""Grids read as float32 at a time: they stay in the cache."""
 _TWO_PLANES = 127 * 256 + 127
 """Largest integer that two signed bytes hold as ``256 high + low``."""
 
@@ -64,6 +67,15 @@ class GridQuery:
     integers: Floats
     unit: NDArray[np.float64]
     offset: NDArray[np.float64]
+
+
+@cache
+def _has_fast_int8() -> bool:
+    """Whether torch multiplies int8 by more than a plain loop here, which its kernels do with VNNI alone."""
+    import torch  # noqa: PLC0415  (an index opens without it)
+
+    supported = getattr(torch.cpu, "_is_vnni_supported", None)
+    return bool(supported and supported())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,11 +204,30 @@ class GridSketcher:
         if self.bits == 8:
             flat = self.codes(packed[:]).reshape(-1, self.k).astype(np.float32) @ query.integers
             maps[:] = flat.reshape(count, cells, words).transpose(2, 1, 0)
+        elif _has_fast_int8():
+            self._integer_products(packed, query, maps)
         else:
-            self._products(packed, query, maps)
+            self._float_products(packed, query, maps)
         return maps.transpose(2, 0, 1)
 
-    def _products(self, packed: Packed | Grids, query: GridQuery, maps: NDArray[np.float64]) -> None:
+    def _float_products(self, packed: Packed | Grids, query: GridQuery, maps: NDArray[np.float64]) -> None:
+        """Products with four-bit codes as float32, which holds every sum of theirs. Exact."""
+        half = (self.k + 1) // 2
+        integers = np.zeros((2 * half, query.integers.shape[1]), np.float32)
+        integers[: self.k] = query.integers
+        for start in range(0, len(packed), FLOAT_BLOCK):
+            part = np.ascontiguousarray(packed[start : start + FLOAT_BLOCK])
+            rows = part.reshape(-1, half)
+            low, high = (rows & np.uint8(15)).astype(np.float32), (rows >> 4).astype(np.float32)
+            low -= np.float32(8)
+            high -= np.float32(8)
+            total = low @ integers[:half]
+            total += high @ integers[half:]
+            maps[..., start : start + FLOAT_BLOCK] = total.reshape(len(part), -1, len(maps)).transpose(
+                2, 1, 0
+            )
+
+    def _integer_products(self, packed: Packed | Grids, query: GridQuery, maps: NDArray[np.float64]) -> None:
         """Products with four-bit codes as they are packed, in two int8 products of two planes each. Exact."""
         import torch  # noqa: PLC0415  (an index opens without it)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,24 @@ def test_arrays_read_back(sketcher) -> None:
     assert again is not None
     assert again.encode(cells()).tobytes() == sketcher.encode(cells()).tobytes()
     assert read_grid(grid_arrays(None)) is None
+
+
+@pytest.mark.parametrize("k", [5, 32])
+def test_integers_and_floats_give_the_same_maps(sketcher, monkeypatch, k) -> None:
+    rng = np.random.default_rng(5)
+    components = np.linalg.qr(rng.standard_normal((40, 40)))[0][:k].astype(np.float32)
+    other = replace(
+        sketcher, components=components, centre=np.zeros(k, np.float32), scale=np.ones(k, np.float32), bits=4
+    )
+    packed = rng.integers(0, 256, (150, other.row_bytes)).astype(np.uint8)
+    if k % 2:  # what fills an odd number up is a zero
+        packed = other.encode(rng.standard_normal((150, other.side**2, 40)).astype(np.float32))
+    query = other.query(rng.standard_normal((3, 40)).astype(np.float32))
+    found = []
+    for fast in (True, False):
+        monkeypatch.setattr("indexer.grid._has_fast_int8", lambda fast=fast: fast)
+        found.append(other.similarities(packed, query))
+    assert np.array_equal(*found)
+    assert np.array_equal(
+        found[0], np.einsum("npk,kw->nwp", other.codes(packed).astype(float), query.integers)
+    )
