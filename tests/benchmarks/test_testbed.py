@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import testbed
-from benchmarks.testbed_experiments import CORE, EXPERIMENTS, Experiment, stacked
+from benchmarks import testbed, testbed_train
+from benchmarks.testbed_experiments import EXPERIMENTS, Experiment, stacked
 from benchmarks.testbed_measures import ABLATIONS, accuracies, match, measure
 from benchmarks.testbed_model import (
     IMAGE,
@@ -310,19 +310,25 @@ def test_a_few_seconds_of_training_teach_something():
 
 
 def test_the_command_stops_resumes_measures_and_draws(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.testbed_report.CORE", SMALL)
+    monkeypatch.setattr("benchmarks.testbed_plots.CORE", SMALL)
     tiny = Experiment(
         "left_only",
         "small",
-        (CORE,),
+        (SMALL,),
         Architecture(width=32),
         reduced_seeds=(0, 1),
-        reduced_steps=400,
+        reduced_steps=30,
     )
     monkeypatch.setattr(
         testbed,
         "EXPERIMENTS",
-        (tiny, replace(tiny, name="grid_4x4", worlds=(World(rows=4, columns=4, n_2=2),))),
+        (tiny, replace(tiny, name="grid_4x4", worlds=(replace(SMALL, rows=4, columns=4),))),
     )
+    for module in (testbed, testbed_train):
+        monkeypatch.setattr(module, "CHUNK", 10)
+    draw_file = testbed.draw_file
+    monkeypatch.setattr(testbed, "draw_file", lambda path: None)
     out = tmp_path / "result.json"
     command = ["testbed", "--json", str(out), "--checkpoints", str(tmp_path / "kept"), "--threads", "1"]
     monkeypatch.setattr("sys.argv", [*command, "--budget-minutes", "0.0001"])
@@ -330,7 +336,7 @@ def test_the_command_stops_resumes_measures_and_draws(tmp_path, monkeypatch):
     stopped = json.loads(out.read_text())
     assert stopped["unfinished"] == ["left_only"]
     assert stopped["not_started"] == ["grid_4x4"]
-    assert stopped["experiments"]["left_only"]["models"][0]["steps_done"] == 200
+    assert stopped["experiments"]["left_only"]["models"][0]["steps_done"] == 10
     monkeypatch.setattr("sys.argv", command)
     testbed.main()
     result = json.loads(out.read_text())
@@ -340,6 +346,10 @@ def test_the_command_stops_resumes_measures_and_draws(tmp_path, monkeypatch):
     assert set(found[0]["zeroed"]) == set(ABLATIONS)
     assert np.shape(found[0]["attention"]["gradient"]["EP"]) == (4, 16)
     assert found[0]["attention"]["right_share"]
+    names = {metric["name"] for metric in result["metrics"]}
+    fixed = {"unseen_pair_accuracy", "unseen_pair_accuracy_ep_zeroed", "label_set_accuracy_ep_zeroed"}
+    assert fixed <= names
+    draw_file(out)
     assert (tmp_path / "result.png").stat().st_size > 10_000
     assert (tmp_path / "result-attention.png").exists()
 
