@@ -54,12 +54,21 @@ def _core(models: Sequence[Measured]) -> list[Metric]:
     ]
     for kind, name in (("single", "single_object_accuracy"), ("seen", "seen_pair_accuracy")):
         metrics.append(Metric(name, best.values["accuracy"][kind]))
-    triple = best.values["triple"]
-    return [
-        *metrics,
-        Metric("three_objects_transfer_top1", triple["top1"]),
-        Metric("three_objects_transfer_all", triple["all"]),
-    ]
+    attention, tokens, triple = (best.values[name] for name in ("attention", "tokens", "triple"))
+    relational = np.add(attention["relational_left"], attention["relational_right"])
+    rows = {
+        "ep_gradient_tau": max(attention["monotone"]["EP"], key=abs),
+        "relational_share_of_the_most_relational_head": float(relational.max()),
+        "right_share_of_the_most_right_head": max(attention["right_share"]),
+        "right_share_of_the_most_left_head": min(attention["right_share"]),
+        "token_cosine_held_out_raw": tokens["held_out_raw"],
+        "token_cosine_held_out_rotated": tokens["held_out_rotated"],
+        "token_cosine_held_out_control": tokens["held_out_control"],
+        "three_objects_transfer_top1": triple["top1"],
+        "three_objects_transfer_all": triple["all"],
+    }
+    units = {name: "cosine" if "cosine" in name else "tau" if "tau" in name else "share" for name in rows}
+    return metrics + [Metric(name, value, units[name]) for name, value in rows.items()]
 
 
 def _diversity(found: Found) -> list[Metric]:
