@@ -84,7 +84,7 @@ def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
     norms = [0.0 if part is None else float(np.linalg.norm(part)) for part in (wide, moved)]
     for start in range(0, len(rows), CANONICAL_ROWS):
         part = slice(start, start + CANONICAL_ROWS)
-        some = vectors.take(rows[part], axis=0)
+        some = vectors[rows[part]]  # `take` would copy all of a mapped file, whose vectors are not aligned
         moments = None
         sums, size = np.zeros((3, len(some))), norms[0] * _largest(some)
         np.vecdot(some, wide, out=sums[1])

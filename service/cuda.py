@@ -130,7 +130,9 @@ class TorchScan:
         """See :meth:`service.scan.Scan.name`."""
         return self._device.type
 
-    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
+    def superset(
+        self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
+    ) -> list[Found]:
         """See :meth:`service.scan.Scan.superset`: the ranking itself, canonical scores and all."""
         found = []
         for part in self._turns(len(queries)):

@@ -101,7 +101,9 @@ class Engine:
     def __len__(self) -> int:
         return len(self.index)
 
-    def top(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Top]:
+    def top(
+        self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
+    ) -> list[Top]:
         """Find the best images for each query.
 
         Parameters
@@ -110,6 +112,8 @@ class Engine:
             Native and spatial ones may be mixed.
         counts : sequence of B int
             How many; more than N means all.
+        ranks_follow : bool
+            Whether :meth:`native_ranks` will be asked about them: a scan may then keep what it would make again.
 
         Returns
         -------
@@ -120,7 +124,7 @@ class Engine:
             empty = np.zeros(0, np.float32)
             return [Top(np.zeros(0, np.int64), Scores(empty, empty, empty)) for _ in queries]
         counts = [min(count, len(self)) for count in counts]
-        found = self._scan.superset(queries, counts)
+        found = self._scan.superset(queries, counts, ranks_follow=ranks_follow)
         if len(queries) == 1:
             return [self._best(queries[0], found[0], counts[0], alone=True)]
         return list(self._pool.map(self._best, queries, found, counts))

@@ -96,7 +96,9 @@ class Int8Scan:
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
         self._norms = row_norm * 1.001, moment_norm * 1.001
 
-    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
+    def superset(
+        self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
+    ) -> list[Found]:
         """See :meth:`service.scan.Scan.superset`."""
         step = max(1, BOUND_BYTES // (8 * max(1, len(self._index))))
         found: list[Found] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -76,8 +76,13 @@ class Scan(Protocol):
         """What to call it in a report."""
         ...
 
-    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
-        """Rows that may be among the best ``counts[b]`` of query b, at least as many."""
+    def superset(
+        self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
+    ) -> list[Found]:
+        """Rows that may be among the best ``counts[b]`` of query b, at least as many.
+
+        Where native ranks will be asked for, what serves them too may be kept, see :class:`Coarse`.
+        """
         ...
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
@@ -111,6 +116,7 @@ class CpuScan:
     ----------
     native : (N, D) float32
     moments : (N, 2K) float32
+    error : FloatError
     """
 
     name = "float32"
@@ -121,49 +127,68 @@ class CpuScan:
         self.moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
         for rows, native, moments in blocks(index):
             self.native[rows], self.moments[rows] = native, moments
-        self._error = FloatError(index)
+        self.error = FloatError(index)
 
-    def superset(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[Found]:
+    def superset(
+        self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
+    ) -> list[Found]:
         """See :meth:`Scan.superset`."""
-        found = dict(enumerate(self._scanned(queries, counts, len(self.native) // SAMPLE_ROWS)))
+        kept = np.empty((len(queries), len(self.native)), np.float32) if ranks_follow else None
+        found = dict(enumerate(self._scanned(queries, counts, len(self.native) // SAMPLE_ROWS, kept)))
         missed = [b for b, rows in found.items() if rows is None]
         if missed:
             again = self._scanned([queries[b] for b in missed], [counts[b] for b in missed], 0)
             found.update(zip(missed, again, strict=True))
         made = [rows for rows in found.values() if rows is not None]
         assert len(made) == len(queries)  # without a guess none is missed
-        return [Found(rows, None) for rows in made]
+        coarse: list[Coarse] | list[None] = [None] * len(queries)
+        if kept is not None:
+            coarse = [replace(one, scores=line) for one, line in zip(self.coarse(queries), kept, strict=True)]
+        return [Found(rows, one) for rows, one in zip(made, coarse, strict=True)]
 
     def _scanned(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], stride: int
+        self,
+        queries: Sequence[JointQuery],
+        counts: Sequence[int],
+        stride: int,
+        kept: Floats | None = None,
     ) -> list[Rows | None]:
-        """Candidates of each query, with a guess from every ``stride``-th row; without one where it is 0."""
+        """Candidates of each query, with a guess from every ``stride``-th row; without one where it is 0.
+
+        Native scores (B, N) go into ``kept``.
+        """
         native, joint, spatial = stacked(queries)
 
-        def score(part: slice) -> Floats:
+        def score(part: slice, kept: Floats | None = None) -> Floats:
             scores: Floats = native @ self.native[part].T
+            if kept is not None:
+                kept[:, part] = scores
             if joint:
                 scores[joint] += spatial @ self.moments[part].T
             return scores
 
         sample = score(slice(0, None, stride)) if stride else np.zeros((len(queries), 0), np.float32)
-        kept = [
-            _Candidates(count, self._error(query), line, len(self.native))
+        candidates = [
+            _Candidates(count, self.error(query), line, len(self.native))
             for query, count, line in zip(queries, counts, sample, strict=True)
         ]
         for start in range(0, len(self.native), BLOCK_ROWS):
-            for candidates, line in zip(kept, score(slice(start, start + BLOCK_ROWS)), strict=True):
-                candidates.offer(start, line)
-        return [candidates.rows() for candidates in kept]
+            scores = score(slice(start, start + BLOCK_ROWS), kept)
+            for one, line in zip(candidates, scores, strict=True):
+                one.offer(start, line)
+        return [one.rows() for one in candidates]
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`Scan.coarse`."""
-        return [Coarse(self._error(JointQuery(query.native))) for query in queries]
+        return [Coarse(self.error(JointQuery(query.native))) for query in queries]
 
     def sort_into(
         self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
     ) -> list[tuple[Rows, Rows]]:
         """See :meth:`Scan.sort_into`."""
+        if all(one.scores is not None for one in coarse):
+            lines = [one.scores for one in coarse if one.scores is not None]
+            return [sort_scores(line, limits) for line, limits in zip(lines, edges, strict=True)]
         native = np.stack([q.native for q in queries])
         counts = [np.zeros(len(e) + 1, np.int64) for e in edges]
         inside: list[list[Rows]] = [[] for _ in edges]

@@ -217,7 +217,8 @@ class Searcher:
         valid = [job for job in jobs if isinstance(job, _Job)]
         queries = [job.vectors for job in valid if job.vectors is not None]
         with clock("scan"):
-            tops = self.engine.top(queries, [job.scored for job in valid])
+            ranks_follow = any(job.ranked for job in valid)
+            tops = self.engine.top(queries, [job.scored for job in valid], ranks_follow=ranks_follow)
         with clock("rerank"):
             pages = [self._page(job, top) for job, top in zip(valid, tops, strict=True)]
         with clock("native_rank"):

@@ -102,6 +102,9 @@ def test_a_batch_is_its_queries_alone(index, engine):
     ranks = engine.native_ranks(many, [top.rows for top in together])
     again = engine.native_ranks(many, [top.rows for top in together], [top.coarse for top in together])
     assert all(np.array_equal(a, b) for a, b in zip(ranks, again, strict=True))
+    kept = engine.top(many, counts, ranks_follow=True)
+    again = engine.native_ranks(many, [top.rows for top in kept], [top.coarse for top in kept])
+    assert all(np.array_equal(a, b) for a, b in zip(ranks, again, strict=True))
     for query, top, rank in zip(many, together, ranks, strict=True):
         assert np.array_equal(engine.native_ranks([query], [top.rows])[0], rank)
 
@@ -164,7 +167,7 @@ def test_a_scan_at_its_bound_still_gives_exact_answers(index):
     engine = engine_of(index, "float32")
     error = 1e-2
     engine._scan = Worst(index, error * 0.99).disturb(query.native)
-    engine._scan._error = lambda _: error
+    engine._scan.error = lambda _: error
     for k in (1, 10, 500):
         assert np.array_equal(engine.top([query], [k])[0].rows, order(total)[:k])
     rows = np.arange(0, len(index), 7)
