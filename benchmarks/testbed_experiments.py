@@ -29,6 +29,8 @@ class Experiment:
         Seeds of the reduced schedule.
     reduced_steps : int
         Updates of each model under the reduced schedule.
+    reduced_decay : float
+        Weight decay under the reduced schedule.
     """
 
     name: str
@@ -40,13 +42,19 @@ class Experiment:
     paper: Mapping[str, float | str] = field(default_factory=dict)
     reduced_seeds: tuple[int, ...] = SEEDS
     reduced_steps: int = 6000
+    reduced_decay: float = 3.0
 
     def schedule(self, *, full: bool) -> Schedule:
         """How its models are trained."""
         if full:
             return Schedule(batch=self.batch, mask_true=self.mask_true)
         return Schedule(
-            batch=self.batch, mask_true=self.mask_true, rate=1e-3, decay=3.0, dropout=0.0, cosine=True
+            batch=50,
+            mask_true=self.mask_true,
+            rate=1e-3,
+            decay=self.reduced_decay,
+            dropout=0.0,
+            cosine=True,
         )
 
     def models(self, *, full: bool) -> list[Model]:
@@ -76,6 +84,8 @@ EXPERIMENTS = (
         Architecture(text_layers=2),
         batch=100,
         paper={"unseen": "generalises"},
+        reduced_steps=8000,
+        reduced_decay=2.0,
     ),
     Experiment(
         "both_text_1",
@@ -83,6 +93,8 @@ EXPERIMENTS = (
         (World(both=True),),
         batch=100,
         paper={"unseen": 0.0, "any_first": "at most .5"},
+        reduced_steps=8000,
+        reduced_decay=2.0,
     ),
     Experiment(
         "diversity",

@@ -164,6 +164,8 @@ def attention_bias(parameters: Parameters, architecture: Architecture, data: Dat
         position term between the objects outweighs the token term's, in the direction of its sign.
         ``gradient``: each position-dependent term along the positions, (H, D). ``slope``: a line through it, a pixel.
         ``monotone``: Kendall's tau of it with the column. ``delta_label``, ``delta_pos``: right less left, (n, H).
+        ``alive``: heads whose logits spread over a picture by more than a twentieth of the widest head's; of the rest,
+        which weight decay has emptied, the shares say nothing.
     """
     scenes, device = data.unseen, parameters["projection"].device
     images = torch.from_numpy(scenes.images)[None].to(device)
@@ -187,11 +189,13 @@ def attention_bias(parameters: Parameters, architecture: Architecture, data: Dat
         here = between(np.sum(list(of_class.values()), axis=0))
         there = between(np.sum([term[0, :, :, 0].cpu().numpy() for term in other.values()], axis=0))
         label, position = (here - there) / 2, (here + there) / 2
+    spread = np.sum(list(of_class.values()), axis=0)[:, :, 1:].std(axis=2).mean(axis=0)
     relational = np.abs(position) > np.abs(label)
     columns = np.tile(np.arange(data.world.columns), data.world.rows)
     names = ("EB", "BB") if architecture.rope else ("EP", "PP", "BP")
     gradients = {name: of_class[name].mean(0)[:, 1:] for name in names}
     return {
+        "alive": (spread > spread.max() / 20).tolist(),
         "right_share": (between(weights) > 0).mean(0).tolist(),
         "relational_left": (relational & (position < 0)).mean(0).tolist(),
         "relational_right": (relational & (position > 0)).mean(0).tolist(),

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.testbed_experiments import CORE
 
 Document = dict[str, Any]
+NAMES = {"n_pair": "$N_{pair}$", "n_2": "$n_2$"}
 KINDS = {"single": "single object, new place", "seen": "seen pair, new places", "unseen": "unseen pair"}
 
 
@@ -82,7 +83,7 @@ def _curve(at: Any, document: Document, models: list[dict[str, Any]], along: str
                 )
                 for x in xs
             ]
-            label = f"{beside} = {value}" if kind == "unseen" else None
+            label = f"{NAMES[beside]} = {value}" if kind == "unseen" else None
             shifted = np.array(xs, dtype=float) + (n - 1.5) * 0.12
             at.plot(shifted, means, style, color=f"C{n}", label=label, alpha=1 if kind == "unseen" else 0.4)
             if kind == "unseen":
@@ -213,7 +214,7 @@ def _bias(document: Document, at: Any) -> bool:
         bottom += np.array(found[name])
     at.bar(heads + 0.2, found["right_share"], 0.36, color="0.6", label="right object gets more")
     at.set(xlabel="head", ylabel="share of unseen pictures", title="what a head follows", ylim=(0, 1.3))
-    at.set_xticks(heads)
+    at.set_xticks(heads, [str(h) if alive else f"{h}: empty" for h, alive in enumerate(found["alive"])])
     at.legend(fontsize=8, ncol=2)
     return True
 

@@ -49,25 +49,34 @@ def _core(models: Sequence[Measured]) -> list[Metric]:
             _of_pairs(f"unseen_pair_accuracy_{lower}_zeroed", best, f"unseen_{term}_zeroed"),
             _of_pairs(f"label_set_accuracy_{lower}_zeroed", best, f"label_set_{term}_zeroed"),
         ]
-    metrics += [
-        _of_pairs(f"unseen_pair_accuracy_seed_{model.values['seed']}", model, "unseen") for model in models
-    ]
+    for name, kind in (
+        ("unseen_pair_accuracy", "unseen"),
+        ("unseen_pair_accuracy_ep_zeroed", "unseen_EP_zeroed"),
+        ("label_set_accuracy_ep_zeroed", "label_set_EP_zeroed"),
+    ):
+        metrics += [_of_pairs(f"{name}_seed_{model.values['seed']}", model, kind) for model in models]
+        metrics.append(_mean(f"{name}_mean", models, kind))
     for kind, name in (("single", "single_object_accuracy"), ("seen", "seen_pair_accuracy")):
         metrics.append(Metric(name, best.values["accuracy"][kind]))
     attention, tokens, triple = (best.values[name] for name in ("attention", "tokens", "triple"))
-    relational = np.add(attention["relational_left"], attention["relational_right"])
+    alive = np.array(attention["alive"])
+    relational = np.add(attention["relational_left"], attention["relational_right"])[alive]
+    right = np.array(attention["right_share"])[alive]
+    gradient = np.array(attention["monotone"]["EP"])[alive]
     rows = {
-        "ep_gradient_tau": max(attention["monotone"]["EP"], key=abs),
+        "heads_alive": float(alive.sum()),
+        "ep_gradient_tau": float(max(gradient, key=abs)),
         "relational_share_of_the_most_relational_head": float(relational.max()),
-        "right_share_of_the_most_right_head": max(attention["right_share"]),
-        "right_share_of_the_most_left_head": min(attention["right_share"]),
+        "right_share_of_the_most_right_head": float(right.max()),
+        "right_share_of_the_most_left_head": float(right.min()),
         "token_cosine_held_out_raw": tokens["held_out_raw"],
         "token_cosine_held_out_rotated": tokens["held_out_rotated"],
         "token_cosine_held_out_control": tokens["held_out_control"],
         "three_objects_transfer_top1": triple["top1"],
         "three_objects_transfer_all": triple["all"],
     }
-    units = {name: "cosine" if "cosine" in name else "tau" if "tau" in name else "share" for name in rows}
+    words = {"cosine": "cosine", "tau": "tau", "heads": "count"}
+    units = {name: next((u for w, u in words.items() if w in name), "share") for name in rows}
     return metrics + [Metric(name, value, units[name]) for name, value in rows.items()]
 
 
@@ -141,8 +150,8 @@ def _of_pairs(name: str, model: Measured, kind: str) -> Metric:
     return Metric(name, float(np.mean(values)), "share", low, high, len(values))
 
 
-def _mean(name: str, models: Sequence[Measured]) -> Metric:
-    value, low, high = over_models(models)
+def _mean(name: str, models: Sequence[Measured], kind: str = "unseen") -> Metric:
+    value, low, high = over_models(models, kind)
     return Metric(name, value, "share", low, high, sum(len(model.pairs) for model in models))
 
 
