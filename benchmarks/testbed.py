@@ -26,7 +26,7 @@ from benchmarks.record import parser, write_result
 from benchmarks.testbed_experiments import EPOCHS, EXPERIMENTS, SEEDS, Experiment, stacked
 from benchmarks.testbed_measures import Measured, accuracies, measure
 from benchmarks.testbed_report import metrics_of
-from benchmarks.testbed_train import CHUNK, Trainer
+from benchmarks.testbed_train import Trainer
 
 LOOKS = 10
 """Times that a training is measured on its way."""
@@ -50,7 +50,7 @@ class Run:
         self.history: list[dict[str, Any]] = []
         models, schedule = experiment.models(full=full), experiment.schedule(full=full)
         self.trainer = Trainer(models, experiment.architecture, schedule, device=device)
-        self.marks = sorted({round(self.trainer.end * n / looks / CHUNK) * CHUNK for n in range(1, looks)})
+        self.marks = [self.trainer.end * n // looks for n in range(1, looks)]
         self._saved = time.monotonic()
         if self._file is not None and self._file.exists():
             found = torch.load(self._file, map_location="cpu", weights_only=True)
@@ -64,8 +64,9 @@ class Run:
     def go_on(self) -> None:
         """Train for one chunk; look and save when it is time."""
         begun = time.monotonic()
+        before = self.trainer.step
         self.trainer.advance()
-        if any(self.trainer.step - CHUNK < mark <= self.trainer.step for mark in self.marks):
+        if any(before < mark <= self.trainer.step for mark in self.marks):
             self._look()
         self.seconds += time.monotonic() - begun
         if self._file is not None and time.monotonic() - self._saved > SAVE_EVERY_S:
@@ -160,7 +161,7 @@ def main() -> None:
     options.add_argument("--full", action="store_true", help=f"the paper's schedule, {EPOCHS} epochs")
     options.add_argument("--device", default="cpu", help="cpu or cuda")
     options.add_argument("--threads", type=int, default=1, help="of the CPU")
-    options.add_argument("--lanes", type=int, help="experiments at a time (default: 1, or 5 on cuda)")
+    options.add_argument("--lanes", type=int, help="experiments at a time (default: 1, or 3 on cuda)")
     options.add_argument("--budget-minutes", type=float, help="stop training then, and report what stands")
     options.add_argument(
         "--checkpoints", type=Path, metavar="DIR", help="keep them here, and go on from them"
@@ -204,7 +205,7 @@ def report(arguments: argparse.Namespace) -> Path:
         full=arguments.full,
         device=device,
         folder=arguments.checkpoints,
-        lanes=arguments.lanes or (5 if device.type == "cuda" else 1),
+        lanes=arguments.lanes or (3 if device.type == "cuda" else 1),
         budget_s=arguments.budget_minutes * 60 if arguments.budget_minutes else None,
     )
     trained_s = time.monotonic() - begun
@@ -250,8 +251,8 @@ def report(arguments: argparse.Namespace) -> Path:
 
 
 REDUCED = [
-    "Updates: 6,000 a model (8,000 with left and right captions, 3,000 with LayerNorm and perceptrons), whatever the number of pictures, in"
-    " place of 10,000 epochs.",
+    "Updates: 6,000 a model (8,000 with left and right captions, 3,000 with LayerNorm and perceptrons), whatever the"
+    " number of pictures, in place of 10,000 epochs.",
     "Learning rate 1e-3 falling to 0 along half a cosine, in place of a constant 1e-4.",
     "Batches of 50, with left and right captions too, in place of 100.",
     "Weight decay 3 (2 with left and right captions) in place of 0.2; no dropout in place of 0.1.",
@@ -261,8 +262,8 @@ CHOICES = [
     "Reduced schedule, on seeds 101 to 103 of left_only, unseen pairs matched (and with EP zeroed), rate 1e-3 falling"
     " along a cosine, no dropout, 5,000 updates: decay 1 .30 1.00 .10 (.30 .71 .15), decay 3 .83 .87 .80 (.63 .58 .54);"
     " 6,000 updates: decay 5 .50 .30 .35, all weights fading. A constant rate of 1e-3 jumps between 0 and .6.",
-    "With left and right captions and two layers of text, seeds 101 and 102, 4,000 updates of 100, decay 3: unseen pairs"
-    " .00 and .43; hence more updates and a smaller decay, which were not tried before they were reported.",
+    "With left and right captions and two layers of text, seeds 101 and 102, 4,000 updates of 100, decay 3: unseen"
+    " pairs .00 and .43; hence more updates and a smaller decay, which were not tried before they were reported.",
     "Not stated in the paper, so chosen here: token embeddings times the square root of the width, Xavier-uniform"
     " matrices, dropout after embeddings, attention weights and each part, as in the transformer it builds on; CLIP's"
     " learned temperature, from 1/0.07, not decayed, at most 100.",

@@ -29,7 +29,7 @@ from benchmarks.testbed_model import (
 )
 from benchmarks.testbed_world import World, draw
 
-CHUNK = 200
+CHUNK, CHUNK_ON_GPU = 200, 1000
 """Steps whose batches are laid out at a time."""
 LARGEST_SCALE = math.log(100)
 _WARM_UP = 3
@@ -98,6 +98,7 @@ class Trainer:
         self.models, self.architecture, self.schedule = tuple(models), architecture, schedule
         self.device = device or torch.device("cpu")
         self.graph_wanted = graph and self.device.type == "cuda"
+        self.chunk = CHUNK_ON_GPU if self.device.type == "cuda" else CHUNK
         self.graph_error: str | None = None
         on_gpu = self.device.type == "cuda"
         self.stream: torch.cuda.Stream | None = torch.cuda.Stream() if on_gpu else None  # type: ignore[no-untyped-call]
@@ -148,13 +149,13 @@ class Trainer:
 
     # -- training -----------------------------------------------------------------------------------------------------
 
-    def advance(self, steps: int = CHUNK) -> None:
-        """Take up to so many steps; stops short where a model ends or a chunk of batches does."""
+    def advance(self, steps: int | None = None) -> None:
+        """Take up to so many steps (a chunk); stops short where a model ends or a chunk of batches does."""
         if self.done:
             return
         with self._on_stream():
             next_end = min(self.models[m].steps for m in self.active)
-            steps = min(steps, CHUNK, next_end - self.step)
+            steps = min(steps or self.chunk, self.chunk, next_end - self.step)
             self._lay_out(steps)
             for _ in range(steps):
                 self._take_step()
@@ -248,7 +249,7 @@ class Trainer:
         self._seeds = scramble(seeds + 77)
         self._clock = torch.tensor([self.step], dtype=torch.int32, device=device)
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
-        self._order = torch.zeros(CHUNK, len(data), schedule.batch, dtype=torch.int64, device=device)
+        self._order = torch.zeros(self.chunk, len(data), schedule.batch, dtype=torch.int64, device=device)
         self._losses = torch.zeros(len(data), device=device)
         self._dropped = self._count_dropped() if schedule.dropout else 0
         self._graph: torch.cuda.CUDAGraph | None = None

@@ -325,8 +325,7 @@ def test_the_command_stops_resumes_measures_and_draws(tmp_path, monkeypatch):
         "EXPERIMENTS",
         (tiny, replace(tiny, name="grid_4x4", worlds=(replace(SMALL, rows=4, columns=4),))),
     )
-    for module in (testbed, testbed_train):
-        monkeypatch.setattr(module, "CHUNK", 10)
+    monkeypatch.setattr(testbed_train, "CHUNK", 10)
     draw_file = testbed.draw_file
     monkeypatch.setattr(testbed, "draw_file", lambda path: None)
     out = tmp_path / "result.json"
