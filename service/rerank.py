@@ -67,12 +67,15 @@ class Reading:
         Any but the moment.
     query : GridQuery
         The words, and whatever competes with them.
+    candidates : int
+        How many of the first stage are read.
     """
 
     relations: tuple[SpatialRelation, ...]
     words: tuple[str, ...]
     readout: Readout
     query: GridQuery
+    candidates: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +107,8 @@ class Reranker:
     ----------
     index : Index
         With grids.
+    candidates : int
+        How many pictures of the first stage are scored again.
 
     Notes
     -----
@@ -111,7 +116,8 @@ class Reranker:
     follows is summed within one picture.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, *, candidates: int = CANDIDATES) -> None:
+        self._candidates = candidates
         assert index.grid_sketcher is not None
         self._index = index
         self._sketcher: GridSketcher = index.grid_sketcher
@@ -144,7 +150,7 @@ class Reranker:
                 texts = np.concatenate([stacked, self._background])
             case _:
                 texts = stacked - self._mean_word
-        return Reading(tuple(relations), words, readout, self._sketcher.query(texts))
+        return Reading(tuple(relations), words, readout, self._sketcher.query(texts), self._candidates)
 
     def join(self, reading: Reading, first: Top, *, weight: float) -> Joined:
         """Rank again.
@@ -153,11 +159,11 @@ class Reranker:
         ----------
         reading : Reading
         first : Top
-            The first stage, at least :data:`CANDIDATES` rows or the whole index.
+            The first stage, at least ``reading.candidates`` rows or the whole index.
         weight : float
             Of the spatial score.
         """
-        count = min(CANDIDATES, len(first.rows))
+        count = min(reading.candidates, len(first.rows))
         rows, native = first.rows[:count], first.scores.native[:count]
         parts = self.parts(reading, rows) * weight
         spatial = parts.sum(axis=1)

@@ -80,7 +80,7 @@ class _Job:
     @property
     def scored(self) -> int:
         """Rows of the first stage that are needed."""
-        return self.end if self.reading is None else max(self.end, CANDIDATES)
+        return self.end if self.reading is None else max(self.end, self.reading.candidates)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +114,8 @@ class Searcher:
         Where the scan runs.
     images : Path, optional
         Where the pictures are now, if not where they were indexed.
+    candidates : int
+        How many pictures of the first stage the second scores again.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Searcher:
         *,
         device: str = "cpu",
         images: Path | None = None,
+        candidates: int = CANDIDATES,
     ) -> None:
         self.index = index
         self.encoder = encoder
@@ -131,7 +134,7 @@ class Searcher:
         self.engine = Engine(index, device)
         self.texts = TextVectors(encoder)
         self.reference = Reference(index)
-        self.reranker = Reranker(index) if index.grid_sketcher is not None else None
+        self.reranker = Reranker(index, candidates=candidates) if index.grid_sketcher is not None else None
         self._parser = parser
         self._parsing = Lock()
 

@@ -57,10 +57,8 @@ def test_positions_go_by_the_centroid(searcher):
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("candidates", [5, 7, 16, 1000])
-def test_pages_and_batches_agree_across_the_join(scenes, monkeypatch, query, candidates):
-    monkeypatch.setattr(rerank, "CANDIDATES", candidates)
-    monkeypatch.setattr(search, "CANDIDATES", candidates)
-    searcher = Searcher(scenes, TinyEncoder(), SmallParser())
+def test_pages_and_batches_agree_across_the_join(scenes, query, candidates):
+    searcher = Searcher(scenes, TinyEncoder(), SmallParser(), candidates=candidates)
     whole = searcher.search(query, k=40, explain=True)
     assert len({h.id for h in whole.hits}) == len(scenes)
     scores = [h.score for h in whole.hits]
@@ -84,10 +82,8 @@ def test_pages_and_batches_agree_across_the_join(scenes, monkeypatch, query, can
         assert sum(hit.contributions) == pytest.approx(hit.spatial_score, abs=1e-6)
 
 
-def test_the_candidates_are_the_first_stage(scenes, monkeypatch):
-    monkeypatch.setattr(rerank, "CANDIDATES", 9)
-    monkeypatch.setattr(search, "CANDIDATES", 9)
-    searcher = Searcher(scenes, TinyEncoder(), SmallParser())
+def test_the_candidates_are_the_first_stage(scenes):
+    searcher = Searcher(scenes, TinyEncoder(), SmallParser(), candidates=9)
     first = searcher.search("red left of blue", k=40, readout=Readout.MOMENT).hits
     both = searcher.search("red left of blue", k=40).hits
     assert {h.id for h in first[:9]} == {h.id for h in both[:9]}
