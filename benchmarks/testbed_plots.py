@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.testbed_experiments import CORE
+from benchmarks.testbed_experiments import CORE, DIVERSITY
 
 Document = dict[str, Any]
 NAMES = {"n_pair": "$N_{pair}$", "n_2": "$n_2$"}
@@ -100,7 +100,7 @@ def _curve(at: Any, document: Document, models: list[dict[str, Any]], along: str
 
 
 def _labels(document: Document, at: Any) -> bool:
-    models = _models(document, "left_only", "diversity")
+    models = _models(document, "left_only", *DIVERSITY)
     if len({model["world"]["n_pair"] for model in models}) < 2:
         return False
     _curve(at, document, models, "n_pair", "n_2")
@@ -109,7 +109,7 @@ def _labels(document: Document, at: Any) -> bool:
 
 
 def _placings(document: Document, at: Any) -> bool:
-    models = _models(document, "left_only", "diversity")
+    models = _models(document, "left_only", *DIVERSITY)
     if len({model["world"]["n_2"] for model in models}) < 2:
         return False
     _curve(at, document, models, "n_2", "n_pair")
@@ -145,7 +145,7 @@ def _both(document: Document, at: Any) -> bool:
 def _others(document: Document, at: Any) -> bool:
     rows = {}
     for name in document["experiments"]:
-        if name not in {"diversity", "both_text_1", "both_text_2", "full_model"}:
+        if name not in {*DIVERSITY, "both_text_1", "both_text_2", "full_model"}:
             best = _best((_core(document) if name == "left_only" else []) or _models(document, name))
             rows[name] = [
                 *(best["accuracy"][kind] for kind in KINDS),

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks.record import Metric, cluster_bootstrap
-from benchmarks.testbed_experiments import CORE
+from benchmarks.testbed_experiments import CORE, DIVERSITY
 from benchmarks.testbed_measures import Measured, gain, over_models
 
 Found = Mapping[str, Sequence[Measured]]
@@ -81,7 +81,7 @@ def _core(models: Sequence[Measured]) -> list[Metric]:
 
 
 def _diversity(found: Found) -> list[Metric]:
-    models = [*found.get("left_only", ()), *found.get("diversity", ())]
+    models = [model for name in ("left_only", *DIVERSITY) for model in found.get(name, ())]
     cells: dict[tuple[int, int], list[Measured]] = {}
     for model in models:
         cells.setdefault((model.values["world"]["n_pair"], model.values["world"]["n_2"]), []).append(model)
@@ -91,16 +91,13 @@ def _diversity(found: Found) -> list[Metric]:
         _mean(f"unseen_pair_accuracy_n_pair_{n_pair}_n_2_{n_2}", several)
         for (n_pair, n_2), several in sorted(cells.items())
     ]
-    (few, few_2), (many, many_2) = min(cells), max(cells)
+    few, many = min(cells)[0], max(cells)[0]
     labels = [m for (_, n_2), ms in cells.items() for m in ms if n_2 == CORE.n_2]
     more, less = ([m for m in labels if m.values["world"]["n_pair"] == n] for n in (many, few))
     if more and less and few < many:
         metrics.append(_gain("unseen_pair_gain_of_labels", more, less))
-    more, less = ([m for m in models if m.values["world"]["n_pair"] == n] for n in (many, few))
-    if more and less and few < many:
-        metrics.append(_gain("unseen_pair_gain_of_labels_all_placings", more, less))
     placings = [n_2 for n_pair, n_2 in cells if n_pair == many]
-    if few_2 < many_2 and min(placings) < max(placings):
+    if min(placings) < max(placings):
         more, less = cells[many, max(placings)], cells[many, min(placings)]
         metrics.append(_gain("unseen_pair_gain_of_placings", more, less))
     return metrics

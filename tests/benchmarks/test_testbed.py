@@ -293,13 +293,15 @@ def test_ranking_wants_all_that_is_true():
 def test_a_few_seconds_of_training_teach_something():
     world = World(n_tot=6, n_pair=3, n_1=5, n_2=20)
     trainer = Trainer(
-        [Model(world, 1, 400)], Architecture(width=64), Schedule(rate=3e-3, dropout=0.0, cosine=True)
+        [Model(world, 1, 250)],
+        Architecture(width=32),
+        Schedule(batch=25, rate=4e-3, dropout=0.0, cosine=True),
     )
     before = accuracies(trainer.parameters_of(0), trainer.architecture, trainer.datasets[0])
     trainer.advance(1)
     first = trainer.loss()[0]
-    while trainer.step < 399:
-        trainer.advance(199)
+    while trainer.step < 249:
+        trainer.advance(124)
     last = trainer.loss()[0]
     trainer.advance()
     after = accuracies(trainer.parameters_of(0), trainer.architecture, trainer.datasets[0])
