@@ -147,10 +147,10 @@ def _pixels(placed: Placed, size: tuple[int, int]) -> tuple[int, int, int, int]:
 # Drawing -------------------------------------------------------------------------------------------------
 
 
-def draw_scene(scene: Scene) -> Image.Image:
-    """Draw a scene: RGB, the same pixels for the same scene."""
+def draw_scene(scene: Scene, *, backdrop: Image.Image | None = None) -> Image.Image:
+    """Draw a scene: RGB, the same pixels for the same scene; before another `backdrop` of its size, if given."""
     rng = np.random.default_rng([scene.seed, list(Background).index(scene.background)])
-    picture = draw_backdrop(scene.background, scene.size, rng)
+    picture = draw_backdrop(scene.background, scene.size, rng) if backdrop is None else backdrop.copy()
     shade = Image.new("L", scene.size, 0)
     drawn = []
     for placed in scene.objects:
