@@ -30,8 +30,10 @@ class Experiment:
         Seeds of the reduced schedule.
     reduced_steps : int
         Updates of each model under the reduced schedule.
-    reduced_decay : float
-        Weight decay under the reduced schedule.
+    reduced_rate : float
+        Highest learning rate under the reduced schedule.
+    reduced_ramp : int
+        Updates over which the weight decay of the reduced schedule rises.
     """
 
     name: str
@@ -43,7 +45,8 @@ class Experiment:
     paper: Mapping[str, float | str] = field(default_factory=dict)
     reduced_seeds: tuple[int, ...] = SEEDS
     reduced_steps: int = 6000
-    reduced_decay: float = 3.0
+    reduced_rate: float = 1e-3
+    reduced_ramp: int = 0
 
     def schedule(self, *, full: bool) -> Schedule:
         """How its models are trained."""
@@ -52,8 +55,9 @@ class Experiment:
         return Schedule(
             batch=50,
             mask_true=self.mask_true,
-            rate=1e-3,
-            decay=self.reduced_decay,
+            rate=self.reduced_rate,
+            decay=3.0,
+            decay_ramp=self.reduced_ramp,
             dropout=0.0,
             cosine=True,
         )
@@ -86,7 +90,8 @@ EXPERIMENTS = (
         batch=100,
         paper={"unseen": "generalises"},
         reduced_steps=8000,
-        reduced_decay=2.0,
+        reduced_rate=7e-4,
+        reduced_ramp=2000,
     ),
     Experiment(
         "both_text_1",
@@ -95,7 +100,8 @@ EXPERIMENTS = (
         batch=100,
         paper={"unseen": 0.0, "any_first": "at most .5"},
         reduced_steps=8000,
-        reduced_decay=2.0,
+        reduced_rate=7e-4,
+        reduced_ramp=2000,
     ),
     Experiment(
         "diversity",
