@@ -116,6 +116,18 @@ def notes(verdict: Verdict, metrics: Sequence[Metric]) -> list[str]:
             f"The axis is read at {found['pooled_axis'].value:.3f} although the patches give no polarity: features of "
             "a whole picture, learned or not, differ between things side by side and things above each other."
         )
+    if above_chance(found["pooled_polarity_orbit"]):
+        parts = ", ".join(
+            f"{found[name].value:.3f} [{found[name].low:.3f}, {found[name].high:.3f}] {what}"
+            for name, what in (
+                ("pooled_polarity_orbit_lr", "left/right"),
+                ("pooled_polarity_orbit_ab", "above/below"),
+            )
+        )
+        said.append(
+            f"A trace of the polarity is left in the pooled vector: with all that an orbit has in common taken off, a "
+            f"probe reads {parts}."
+        )
     if verdict.access is Access.UNREACHABLE and verdict.pooling is Pooling.DISCARDED:
         said.append(
             "Both at once is no contradiction: on photographs the pooled vector holds a direction that it does not "

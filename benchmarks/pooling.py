@@ -68,7 +68,8 @@ def measure_pooling(seen: Seen, mirrored: Floats, facts: Facts, bank: TextBank) 
         "object_identity_null": probe.own(probe.polarity(centred(_orbit_mean(seen.pooled)))),
     }
     metrics = [probe.share(name, right_share(values, across)) for name, values in axis.items()]
-    metrics += [probe.share(name, right_share(values, facts.sign)) for name, values in scores.items()]
+    for name, values in scores.items():
+        metrics += probe.by_axis(name, right_share(values, facts.sign))
     beside = np.flatnonzero(facts.horizontal)
     odd = np.zeros_like(seen.pooled, dtype=np.float64)
     odd[beside] = flip_odd(seen.pooled[beside], mirrored)
@@ -113,9 +114,22 @@ class Probe:
         return np.where(self.facts.horizontal, scores[:, 0], scores[:, 1])
 
     def share(self, name: str, right: Doubles, rows: NDArray[np.intp] | None = None) -> Metric:
-        """A share of pictures, with an interval by orbit."""
-        orbits = self.facts.orbit if rows is None else self.facts.orbit[rows]
-        return share(name, right.tolist(), orbits.tolist())
+        """A share of pictures, with an interval by pair of things.
+
+        Orbits of the same two things are not independent: an encoder that takes one thing for the other is wrong
+        about all of them, and one with random weights is right or wrong about all.
+        """
+        rows = np.arange(len(right)) if rows is None else rows
+        return share(name, right.tolist(), [" and ".join(sorted(self.facts.names[n])) for n in rows])
+
+    def by_axis(self, name: str, right: Doubles) -> list[Metric]:
+        """The share of all pictures, of those with things side by side, and of those with one above the other."""
+        beside, above = np.flatnonzero(self.facts.horizontal), np.flatnonzero(~self.facts.horizontal)
+        return [
+            self.share(name, right),
+            self.share(f"{name}_lr", right[beside], beside),
+            self.share(f"{name}_ab", right[above], above),
+        ]
 
 
 def _controls(

@@ -98,7 +98,7 @@ def judge(metrics: Mapping[str, Metric]) -> Verdict:
             f"Photographs: {access}. A probe of the flip-odd part of the pooled vector reads left/right at "
             f"{_said(probe)}; the native score at {read}.",
             f"Controlled rotations: {pooling}. The pooled vector gives the axis at {_said(axis)} and the polarity at "
-            f"{_said(pooled)}; the patches give the polarity at "
+            f"{_said(pooled)}, left/right alone at {_said(metrics['pooled_polarity_lr'])}; the patches give it at "
             f"{', '.join(_said(metrics[name]) for name in PATCHES)}.",
         ),
     )
@@ -204,7 +204,7 @@ def render(document: Mapping[str, Any]) -> str:
         "",
         f"From `{document['command']}` at commit {document['commit']}"
         f"{' with local changes' if document['dirty'] else ''}. Intervals are 95 %, bootstrapped by photograph or by "
-        "arrangement.",
+        "pair of drawn things.",
         "",
         *(f"- {sentence}" for sentence in document["verdict"]["sentences"]),
         *(f"- {note}" for note in document["notes"]),
