@@ -164,7 +164,8 @@ def at_batch_one(
 
     def add(top: int) -> None:
         calls[f"native top {top}"] = lambda: engine.top([turn.native], [top])
-        calls[f"joint top {top}"] = lambda: joint_page(engine, [turn.joint], top)
+        calls[f"joint top {top}"] = lambda: engine.top([turn.joint], [top])
+        calls[f"joint top {top} and native ranks"] = lambda: joint_page(engine, [turn.joint], top)
         calls[f"faiss flat fp32 top {top}"] = lambda: flat.search(turn.vector, top)
 
     def add_other(name: str, one: Any) -> None:
@@ -194,9 +195,8 @@ def at_batch_one(
         _ratio("native_b1_top10_vs_faiss_flat", times, f"native top {PAGE}", f"faiss flat fp32 top {PAGE}"),
         _ratio("joint_b1_top10_vs_faiss_flat", times, f"joint top {PAGE}", f"faiss flat fp32 top {PAGE}"),
     ]
-    # int8 codes, and scale and residual of each row; a float32 scan reads four times as much.
-    row_bytes = index.manifest.encoder.dim + 8 if engine.scan == "int8" else 4 * index.manifest.encoder.dim
-    bytes_read = len(index) * row_bytes
+    bytes_read = len(index) * _row_bytes(engine.scan, index.manifest.encoder.dim)
+    joint_bytes = bytes_read + len(index) * _row_bytes(engine.scan, 2 * index.manifest.k)
     share, low, high = ratio(times[fastest], times["stage: scan, native"])
     times_more = bytes_read / size
     rounds = len(times[fastest].seconds)
@@ -206,9 +206,14 @@ def at_batch_one(
         ),
         Metric("memory_read_gb_per_s", size / times[fastest].best / 1e9, "GB/s"),
         Metric("native_scan_bytes", bytes_read, "bytes"),
-        Metric("joint_scan_bytes", bytes_read + len(index) * (2 * index.manifest.k + 8), "bytes"),
+        Metric("joint_scan_bytes", joint_bytes, "bytes"),
     ]
     return {name: one.summary() for name, one in times.items() if name != "next query"}, metrics
+
+
+def _row_bytes(scan: str, width: int) -> int:
+    """Bytes that a scan reads of a row of so many components; int8 rows have a scale and a residual."""
+    return {"int8": width + 8, "float16": 2 * width, "float32": 4 * width}[scan]
 
 
 def at_batch(
@@ -231,7 +236,8 @@ def at_batch(
     calls: dict[str, Call] = {}
     for top in (PAGE, TOP):
         calls[f"native top {top}"] = partial(engine.top, native, [top] * count)
-        calls[f"joint top {top}"] = partial(joint_page, engine, joint, top)
+        calls[f"joint top {top}"] = partial(engine.top, joint, [top] * count)
+        calls[f"joint top {top} and native ranks"] = partial(joint_page, engine, joint, top)
         calls[f"faiss flat fp32 top {top}"] = partial(flat.search, vectors, top)
     calls |= {
         f"{name} top {PAGE}": partial(one.search, vectors, PAGE)
@@ -255,7 +261,7 @@ def at_batch(
 
 def joint_page(engine: Engine, queries: Sequence[JointQuery], top: int) -> None:
     """What a spatial search asks of the engine: the best, and the native ranks of a page of them."""
-    tops = engine.top(queries, [top] * len(queries))
+    tops = engine.top(queries, [top] * len(queries), ranks_follow=True)
     engine.native_ranks(queries, [t.rows[:PAGE] for t in tops], [t.coarse for t in tops])
 
 
