@@ -38,7 +38,8 @@ SEED = 0
 ROUNDS = 4
 """Arrangements of each two things."""
 QUICK_ROUNDS = 1
-QUICK_PHOTOS = 50
+QUICK_THINGS = 16
+QUICK_PHOTOS = 30
 """A set."""
 
 
@@ -99,7 +100,7 @@ def diagnose(
     keep = None if cache is None else cache / encoder.spec.weights_sha256[:12]
     bank = TextBank(encoder, None if keep is None else keep / "texts.npz")
     access, facts = measure_access(encoder, data, bank, quick=QUICK_PHOTOS if quick else None, cache=keep)
-    rounds = QUICK_ROUNDS if quick else ROUNDS
+    rounds, things = (QUICK_ROUNDS, things[:QUICK_THINGS]) if quick else (ROUNDS, things)
     orbits = draw_orbits(rounds, seed=SEED, things=things)
     file = None if keep is None else keep / f"orbits-{len(things)}-{rounds}-{SEED}.npz"
     seen, mirrored = see_orbits(encoder, orbits, cache=file)
