@@ -96,10 +96,12 @@ def _diversity(found: Found) -> list[Metric]:
     more, less = ([m for m in labels if m.values["world"]["n_pair"] == n] for n in (many, few))
     if more and less and few < many:
         metrics.append(_gain("unseen_pair_gain_of_labels", more, less))
-    placings = [n_2 for n_pair, n_2 in cells if n_pair == many]
-    if min(placings) < max(placings):
-        more, less = cells[many, max(placings)], cells[many, min(placings)]
-        metrics.append(_gain("unseen_pair_gain_of_placings", more, less))
+    placings = sorted(n_2 for n_pair, n_2 in cells if n_pair == many)
+    for fewer, name in ((placings[0], "placings"), (CORE.n_2, "more_placings")):
+        if fewer in placings and fewer < placings[-1]:
+            metrics.append(
+                _gain(f"unseen_pair_gain_of_{name}", cells[many, placings[-1]], cells[many, fewer])
+            )
     return metrics
 
 
