@@ -6,7 +6,8 @@
 *Speed*: encoding alone, decoding alone, and a whole build, on the same photographs in turns in one run, so that a
 ratio holds although the machine drifts. *Memory*: resident bytes of a build and its decoding processes over 20,000
 pictures, with an encoder that costs next to nothing. *Full*: one build of as many pictures as asked for, photographs
-varied by crop, scale, colour and mirror; then a cold open and a first answer in a new process.
+varied by crop, scale, colour and mirror; then a cold open and a first answer in a new process. *Cold*: that alone, with
+random vectors.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import open_clip
 import torch
 from PIL import Image, ImageEnhance
 
+from benchmarks.http import write_synthetic
 from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
 from indexer.build import BATCH, FILE_SECONDS, Progress, build_index
 from indexer.decode import DecodeJob, DecodeSetup
@@ -68,8 +70,16 @@ def main() -> None:
     options.add_argument("--count", type=int, help="photographs a round (64, quick 32)")
     options.add_argument("--full", type=int, metavar="COUNT", help="build one index of this many pictures")
     options.add_argument("--scratch", type=Path, help="where the pictures of --full are kept, and its index")
+    options.add_argument(
+        "--cold", type=int, metavar="COUNT", help="only open an index of this many random vectors, cold"
+    )
     given = options.parse_args()
     torch.set_num_threads(given.threads)
+    if given.cold:
+        extra = {"load_average": os.getloadavg()}
+        metrics = measure_cold(given.cold)
+        write_result("build_cold", metrics, encoder=COMPACT, seed=SEED, path=given.json, extra=extra)
+        return
     photographs = (given.data or DEFAULT_DATA / "coco" / "train") / "images"
     if not photographs.is_dir():
         raise SystemExit(f"no photographs in {photographs}; name a data folder with --data")
@@ -267,14 +277,7 @@ def measure_full(
     summary = build_index(pictures, folder, encoder, workers=1, progress=watch)
     index = open_index(folder)
     size = {role: file.bytes / len(index) for role, file in index.manifest.files.items()}
-    cold = json.loads(
-        subprocess.run(
-            [sys.executable, "-c", _COLD, str(folder), str(SMALL_VIT)],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.splitlines()[-1]
-    )
+    cold = open_cold(folder)
     peak = max(row["rss"] for row in watch.rows)
     late = [row["rss"] for row in watch.rows if row["done"] >= given.full // 10]
     rates = [row["images_per_s"] for row in watch.rows[1:]]
@@ -290,12 +293,33 @@ def measure_full(
     return metrics, {"over_time": watch.rows, "unreadable": len(summary.unreadable)}
 
 
+def measure_cold(count: int) -> list[Metric]:
+    """Opening an index and its first answer, each time in a new process and with the files out of the cache."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = write_synthetic(Path(scratch) / "index", count, grid=True)
+        rounds = [open_cold(folder) for _ in range(_COLD_ROUNDS)]
+    return [
+        Metric(name, median(values), "s", min(values), max(values), len(values))
+        for name in rounds[0]
+        for values in [[one[name] for one in rounds]]
+    ]
+
+
+def open_cold(folder: Path) -> dict[str, float]:
+    """Seconds in a new process: to open an index, and for the first answer once the encoder is loaded."""
+    command = [sys.executable, "-c", _COLD, str(folder), str(SMALL_VIT)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(output.splitlines()[-1])
+    return found
+
+
 def _spread(rates: Sequence[float]) -> tuple[float, float]:
     """Where the rate lay for 95 % of the run; a build is one sample, and this is how flat it was."""
     low, high = np.quantile(rates, [0.025, 0.975])
     return float(low), float(high)
 
 
+_COLD_ROUNDS = 5
 _COLD = """
 import json, os, sys, time
 from pathlib import Path

@@ -76,6 +76,17 @@ class Scorer:
         decoded = index.sketcher.decode(index.sketcher.encode(moments))
         return Pictures(native, decoded, index.grid_sketcher.encode(cells))
 
+    def terms(self, question: Question, pictures: Pictures) -> tuple[Doubles, Doubles, Doubles]:
+        """Native score, place and presence, (N,) each."""
+        reranker = self.searcher.reranker
+        assert reranker is not None
+        relation = SpatialRelation(question.a, _RELATIONS[question.relation], question.b)
+        vectors = {word: self.text.word(word) for word in (question.a, question.b)}
+        reading = reranker.read([relation], vectors, Readout.CENTROID)
+        place, presence = reranker.terms(reading, pictures.grids)
+        native = (pictures.native @ self.text.statement(question.text())).astype(np.float64)
+        return native, place[:, 0], presence[:, 0]
+
     def parts(self, question: Question, pictures: Pictures) -> dict[str, Doubles]:
         """Native score, and what each reader adds at weight 1, (N,) each."""
         reranker, index = self.searcher.reranker, self.searcher.index

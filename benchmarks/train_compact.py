@@ -21,18 +21,19 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 from safetensors.torch import save_file
 from timm.data import ImageNetInfo
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.data import Photo, load_photos
+from benchmarks.data import Box, Photo, load_photos
 from benchmarks.record import DEFAULT_DATA
 from indexer.compact import DIM, HEADS, assemble_towers, image_weights
 from indexer.encoder import phrase_text
@@ -74,18 +75,16 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """Outputs of the frozen towers, for N photographs and, after them, for their mirror images.
-
-    The image tower is only nearly symmetric, so a mirror image is a second photograph with a known truth.
+    """Outputs of the frozen towers, for V views of N photographs: view by view, in each photograph by photograph.
 
     Attributes
     ----------
-    tokens : (2N, P, 1280) bfloat16
+    tokens : (VN, P, 1280) bfloat16
         Patch tokens of the image tower.
     captions : (N, 5, 384) float32
     names : (C, 384) float32
         Class names of the boxes.
-    targets : (2N, P, C + 1) float32
+    targets : (VN, P, C + 1) float32
         What covers a patch, as a distribution over the classes and nothing.
     imagenet : (1000, 384) float32
         Class names of the teacher.
@@ -123,11 +122,12 @@ def main() -> None:
     options.add_argument("--data", type=Path, default=DEFAULT_DATA / "coco" / "train")
     options.add_argument("--out", type=Path, default=HEADS)
     options.add_argument("--folds", type=int, default=0, help="cross-validate instead of writing")
+    options.add_argument("--crops", type=int, default=0, help="crops of each photograph to train on too")
     options.add_argument("--cache", type=Path, help="keep the towers' outputs here for the next run")
     arguments = options.parse_args()
     photos = load_photos(arguments.data)
     recipe = Recipe()
-    features = _cached(arguments.cache, photos)
+    features = cached_features(arguments.cache, photos, arguments.crops)
     if arguments.folds:
         cross_validate(features, photos, recipe, arguments.folds)
         return
@@ -137,15 +137,80 @@ def main() -> None:
     print(f"-> {arguments.out}", file=sys.stderr)
 
 
-def tower_features(photos: Sequence[Photo]) -> Features:
+@dataclass(frozen=True, slots=True)
+class View:
+    """A part of a photograph, perhaps mirrored.
+
+    Attributes
+    ----------
+    box : (x0, y0, x1, y1)
+        In shares of the picture, y down.
+    mirrored : bool
+    """
+
+    box: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+    mirrored: bool = False
+
+    def picture(self, image: Image.Image) -> Image.Image:
+        """What is seen of a picture."""
+        x0, y0, x1, y1 = self.box
+        width, height = image.size
+        part = image.crop((round(x0 * width), round(y0 * height), round(x1 * width), round(y1 * height)))
+        return ImageOps.mirror(part) if self.mirrored else part
+
+    def boxes(self, boxes: Sequence[Box]) -> list[Box]:
+        """What is seen of boxes, in shares of the view; those that lie outside are left out."""
+        x0, y0, x1, y1 = self.box
+        seen = []
+        for box in boxes:
+            left, right = ((x - x0) / (x1 - x0) for x in (box.x0, box.x1))
+            top, bottom = ((y - y0) / (y1 - y0) for y in (box.y0, box.y1))
+            if self.mirrored:
+                left, right = 1.0 - right, 1.0 - left
+            left, top, right, bottom = max(left, 0.0), max(top, 0.0), min(right, 1.0), min(bottom, 1.0)
+            if left < right and top < bottom:
+                seen.append(replace(box, x0=left, y0=top, x1=right, y1=bottom))
+        return seen
+
+
+def views_of(photos: int, crops: int, *, seed: int = 0) -> list[list[View]]:
+    """Views of each photograph: the whole, its mirror image, and crops of half to nine tenths of its area.
+
+    The image tower is only nearly symmetric, so a mirror image is a second photograph with a known truth; a crop shows
+    the same things larger and elsewhere.
+
+    Parameters
+    ----------
+    photos, crops : int
+        How many, and how many crops of each.
+    """
+    rng = np.random.default_rng(seed)
+    views = [[View()] * photos, [View(mirrored=True)] * photos]
+    for _ in range(crops):
+        sides = np.sqrt(rng.uniform(0.5, 0.9, photos))[:, None] * np.exp(
+            rng.uniform(-0.15, 0.15, (photos, 1)) * [1, -1]
+        )
+        sides = np.minimum(sides, 1.0)
+        corners = rng.uniform(size=(photos, 2)) * (1.0 - sides)
+        edges = np.concatenate([corners, corners + sides], axis=1).tolist()
+        flips = (rng.uniform(size=photos) < 0.5).tolist()
+        views.append([View((a, b, c, d), flip) for (a, b, c, d), flip in zip(edges, flips, strict=True)])
+    return views
+
+
+def tower_features(photos: Sequence[Photo], views: Sequence[Sequence[View]]) -> Features:
     """Run both frozen towers over the training data."""
     model, tokenise = assemble_towers()
     transform = preprocessing_of(model)
     tokens = []
+    jobs = [job for view in views for job in zip(photos, view, strict=True)]
     with torch.no_grad():  # not inference mode, whose tensors nothing can be trained on
-        for start in range(0, len(photos), _BATCH):
+        for start in range(0, len(jobs), _BATCH):
             pixels = torch.stack(
-                [transform(open_image(p.path).image) for p in photos[start : start + _BATCH]]
+                [
+                    transform(view.picture(open_image(photo.path).image))
+                    for photo, view in jobs[start : start + _BATCH]
+                ]
             )
             seen = model.visual.trunk.forward_features(pixels.contiguous(memory_format=torch.channels_last))
             tokens.append(seen.flatten(2).transpose(1, 2).bfloat16())
@@ -159,18 +224,18 @@ def tower_features(photos: Sequence[Photo]) -> Features:
     info = ImageNetInfo()
     imagenet = [info.index_to_description(number).split(",")[0].lower() for number in range(1000)]
     weights = image_weights()
-    targets = torch.stack([box_targets(photo, classes) for photo in photos])
+    targets = torch.stack([box_targets(view.boxes(photo.boxes), classes) for photo, view in jobs])
     return Features(
         tokens=torch.cat(tokens),
         captions=torch.stack([write(photo.captions[:5]) for photo in photos]),
         names=write([phrase_text("a {}", name) for name in classes]),
-        targets=torch.cat([targets, targets.reshape(len(photos), GRID, GRID, -1).flip(2).flatten(1, 2)]),
+        targets=targets,
         imagenet=write([phrase_text("a {}", name) for name in imagenet]),
         teacher=(weights["_fc.weight"], weights["_fc.bias"]),
     )
 
 
-def box_targets(photo: Photo, classes: Sequence[str]) -> Tensor:
+def box_targets(boxes: Sequence[Box], classes: Sequence[str]) -> Tensor:
     """What covers each patch.
 
     Returns
@@ -182,7 +247,7 @@ def box_targets(photo: Photo, classes: Sequence[str]) -> Tensor:
     edges = np.linspace(0.0, 1.0, GRID + 1)
     weights = np.zeros((GRID * GRID, len(classes)))
     free = np.ones(GRID * GRID)
-    for box in photo.boxes:
+    for box in boxes:
         across = np.clip(np.minimum(edges[1:], box.x1) - np.maximum(edges[:-1], box.x0), 0, None) * GRID
         down = np.clip(np.minimum(edges[1:], box.y1) - np.maximum(edges[:-1], box.y0), 0, None) * GRID
         cover = np.outer(down, across).ravel()
@@ -193,7 +258,7 @@ def box_targets(photo: Photo, classes: Sequence[str]) -> Tensor:
 
 
 def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
-    """Fit the heads on some of the photographs and their mirror images; deterministic for a recipe and a machine."""
+    """Fit the heads on all views of some of the photographs; deterministic for a recipe and a machine."""
     heads = Heads(recipe.seed)
     scales = [heads.log_scales, heads.nothing]
     optimiser = torch.optim.AdamW(
@@ -203,7 +268,8 @@ def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
         ],
         lr=recipe.learning_rate,
     )
-    own = torch.from_numpy(np.concatenate([rows, rows + len(features.captions)]))
+    views = len(features.tokens) // len(features.captions)
+    own = torch.from_numpy(np.concatenate([rows + view * len(features.captions) for view in range(views)]))
     steps = recipe.passes * len(own) // recipe.batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, recipe.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(recipe.seed)
@@ -312,10 +378,11 @@ def evaluate(
     }
 
 
-def _cached(path: Path | None, photos: Sequence[Photo]) -> Features:
+def cached_features(path: Path | None, photos: Sequence[Photo], crops: int = 0) -> Features:
+    """The towers' outputs, read from a file where there is one, or left there for the next run."""
     if path is not None and path.exists():
         return Features(**torch.load(path, weights_only=True))
-    features = tower_features(photos)
+    features = tower_features(photos, views_of(len(photos), crops))
     if path is not None:
         torch.save({name: getattr(features, name) for name in Features.__slots__}, path)
     return features

@@ -205,17 +205,29 @@ class Reranker:
         parts : (R, relations) float64
             In units of the native score.
         """
+        place, presence = self.terms(reading, packed)
+        return PLACE * place + PRESENCE * presence
+
+    def terms(self, reading: Reading, packed: Packed | Grids) -> tuple[Doubles, Doubles]:
+        """What :meth:`score` is the weighted sum of.
+
+        Returns
+        -------
+        place, presence : (R, relations) float64
+            In units of the native score.
+        """
         usual_centres, usual_peaks = self._usual(reading)
         centres, peaks = self._see(reading, packed)
         spread = usual_peaks.std(axis=0)
         presence = (peaks - usual_peaks.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
-        columns = []
+        places, there = [], []
         for one in reading.relations:
             mean, std = _usual(displacement(one, reading.words, usual_centres), one)
             place = (displacement(one, reading.words, centres) - mean) / max(std, _LEAST_SPREAD)
-            there = presence[:, [reading.words.index(word) for word in phrases([one])]].mean(axis=1)
-            columns.append(self._native_std * (PLACE * np.tanh(place) + PRESENCE * there))
-        return np.stack(columns, axis=1)
+            places.append(np.tanh(place))
+            words = [reading.words.index(word) for word in phrases([one])]
+            there.append(presence[:, words].mean(axis=1))
+        return self._native_std * np.stack(places, axis=1), self._native_std * np.stack(there, axis=1)
 
     def _usual(self, reading: Reading) -> Seen:
         """What the words show in the reference sample, remembered."""

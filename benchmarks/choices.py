@@ -1,0 +1,146 @@
+"""Where the constants come from: heads trained on two thirds of the training photographs, measured on the third.
+
+    python -m benchmarks.choices --cache FILE [--folds 3] [--json FILE]
+
+Prints and keeps, for photographs that the heads have not seen: accuracy by size of the patch grid, whose knee is the
+default, and the ranks of true statements by how much place and presence weigh.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.data import Photo, load_photos
+from benchmarks.gallery import Seen, index_of
+from benchmarks.geometry import Question, Texts, questions_of
+from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
+from benchmarks.retrieval import Scorer
+from benchmarks.sketches import Curve, measure_sketches, plot
+from benchmarks.train_compact import GRID, Features, Heads, Recipe, cached_features, train
+from indexer.compact import load_compact
+from indexer.encoder import Encoder
+from parser import QueryParser
+from service.search import Searcher
+
+SEED = 0
+WEIGHTS = tuple(itertools.product((1.6, 2.4, 3.2, 4.8), (1.0, 2.0, 3.0, 4.5)))
+"""Of place and of presence."""
+
+
+def main() -> None:
+    """Measure from the command line."""
+    options = parser(__doc__ or "")
+    options.add_argument("--folds", type=int, default=3)
+    options.add_argument("--cache", type=Path, help="the towers' outputs, kept for the next run")
+    given = options.parse_args()
+    photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
+    features = cached_features(given.cache, photos)
+    curves: list[tuple[int, dict[str, Curve]]] = []
+    ranks: dict[tuple[float, float], list[int]] = {pair: [] for pair in WEIGHTS}
+    folds = held_out(features, photos, given.folds)
+    for encoder, seen, some in itertools.islice(folds, 1 if given.quick else None):
+        questions = questions_of(some)
+        text = Texts(encoder, questions)
+        with tempfile.TemporaryDirectory() as folder:
+            index = index_of(seen, encoder, Path(folder) / "index")
+            curves.append((len(questions), measure_sketches(questions, text, seen, index)[0]))
+            scorer = Scorer(Searcher(index, encoder, QueryParser()), text)
+            for pair, found in statement_ranks(scorer, questions, seen).items():
+                ranks[pair] += found
+        print(f"{len(curves)} of {given.folds} folds", flush=True)
+    together = average(curves)
+    table = [
+        {
+            "place": place,
+            "presence": presence,
+            "mrr": float(np.mean([1 / (rank + 1) for rank in found])),
+            "r1": float(np.mean([rank == 0 for rank in found])),
+            "n": len(found),
+        }
+        for (place, presence), found in ranks.items()
+    ]
+    best = max(table, key=lambda row: row["mrr"])
+    path = write_result(
+        "choices",
+        [Metric("best_mrr", best["mrr"], "mean", n=int(best["n"]))],
+        encoder="compact, heads trained on other folds",
+        seed=SEED,
+        path=given.json,
+        extra={"recipe": repr(Recipe()), "weights": table, "curves": together},
+    )
+    plot(together, path.with_suffix(".png"), f"compact, {len(photos)} training photographs, cross-validated")
+
+
+def held_out(
+    features: Features, photos: Sequence[Photo], folds: int
+) -> Iterator[tuple[Encoder, Seen, list[Photo]]]:
+    """For each fold, the encoder with heads trained on the others, and the fold's photographs as it sees them."""
+    order = np.random.default_rng(SEED).permutation(len(photos))
+    for fold in range(folds):
+        rows = np.sort(order[fold::folds])
+        heads = train(features, np.setdiff1d(order, rows), Recipe())
+        yield with_heads(heads), look_with(heads, features, rows), [photos[row] for row in rows]
+
+
+def with_heads(heads: Heads) -> Encoder:
+    """The compact encoder with other heads."""
+    encoder = load_compact(device="cpu")
+    with torch.no_grad():
+        encoder.model.visual.head.proj.weight.copy_(heads.image)
+        encoder.model.text.proj.weight.copy_(heads.text)
+    return encoder
+
+
+def look_with(heads: Heads, features: Features, rows: Any) -> Seen:
+    """Whole photographs as the compact encoder would see them with other heads."""
+    with torch.no_grad():
+        tokens = features.tokens[torch.from_numpy(rows)].float() @ heads.image.T
+        pooled = functional.normalize(tokens.mean(dim=1), dim=-1).numpy()
+    grids = tokens.reshape(len(rows), GRID, GRID, -1).numpy().astype(np.float16)
+    return Seen(pooled, list(grids))
+
+
+def statement_ranks(
+    scorer: Scorer, questions: Sequence[Question], seen: Seen
+) -> Mapping[tuple[float, float], list[int]]:
+    """Where the first photograph stands for which a statement holds, by the weights of place and presence."""
+    answers: dict[str, tuple[Question, set[int]]] = {}
+    for question in questions:
+        answers.setdefault(question.text(), (question, set()))[1].add(question.photo)
+    pictures = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(seen.pooled))])
+    ranks: dict[tuple[float, float], list[int]] = {}
+    for question, right in answers.values():
+        native, place, presence = scorer.terms(question, pictures)
+        for weights in WEIGHTS:
+            order = np.argsort(-(native + weights[0] * place + weights[1] * presence), kind="stable").tolist()
+            ranks.setdefault(weights, []).append(next(i for i, n in enumerate(order) if n in right))
+    return ranks
+
+
+def average(curves: Sequence[tuple[int, dict[str, Curve]]]) -> dict[str, Curve]:
+    """Curves of several folds as one, each fold weighted by its questions."""
+    total = sum(count for count, _ in curves)
+    joined: dict[str, Curve] = {}
+    for kind in curves[0][1]:
+        rows = zip(*(one[kind] for _, one in curves), strict=True)
+        joined[kind] = [
+            group[0]
+            | {
+                axis: sum(count * row[axis] for (count, _), row in zip(curves, group, strict=True)) / total
+                for axis in ("lr", "ab")
+            }
+            for group in rows
+        ]
+    return joined
+
+
+if __name__ == "__main__":
+    main()
