@@ -76,9 +76,9 @@ def main() -> None:
     given = options.parse_args()
     torch.set_num_threads(given.threads)
     if given.cold:
-        extra = {"load_average": os.getloadavg()}
+        loads = {"load_average": os.getloadavg()}
         metrics = measure_cold(given.cold)
-        write_result("build_cold", metrics, encoder=COMPACT, seed=SEED, path=given.json, extra=extra)
+        write_result("build_cold", metrics, encoder=COMPACT, seed=SEED, path=given.json, extra=loads)
         return
     photographs = (given.data or DEFAULT_DATA / "coco" / "train") / "images"
     if not photographs.is_dir():
