@@ -129,7 +129,7 @@ def cross_fit(
             continue
         strength = strengths[0]
         if len(strengths) > 1:
-            strength = choose_strength(
+            _, strength = choose_strength(
                 products[np.ix_(train, train)],
                 target[train],
                 allowed[np.ix_(train, train)],
@@ -145,12 +145,12 @@ def choose_strength(
     allowed: Bools,
     *,
     strengths: Sequence[float] = STRENGTHS,
-) -> float:
-    """The penalty that decides most of some samples rightly; among equals the strongest."""
+) -> tuple[float, float]:
+    """The penalty that decides most of some samples rightly, among equals the strongest; how many it does first."""
     right = [
         right_share(cross_fit(products, target, allowed, strengths=[one]), target).mean() for one in strengths
     ]
-    return max(zip(right, strengths, strict=True))[1]
+    return max(zip(map(float, right), strengths, strict=True))
 
 
 def right_share(scores: Doubles, target: Doubles) -> Doubles:

@@ -96,7 +96,8 @@ def judge(metrics: Mapping[str, Metric]) -> Verdict:
         pooling,
         (
             f"Photographs: {access}. A probe of the flip-odd part of the pooled vector reads left/right at "
-            f"{_said(probe)}; the native score at {read}.",
+            f"{_said(probe)}, the same of the moment at {_said(metrics['photo_moment_flip_odd_probe'])}; the native "
+            f"score at {read}.",
             f"Controlled rotations: {pooling}. The pooled vector gives the axis at {_said(axis)} and the polarity at "
             f"{_said(pooled)}, left/right alone at {_said(metrics['pooled_polarity_lr'])}; the patches give it at "
             f"{', '.join(_said(metrics[name]) for name in PATCHES)}.",

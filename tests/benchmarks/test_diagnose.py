@@ -143,8 +143,8 @@ def test_only_questions_about_other_things_train():
 def judged(**changed):
     """A verdict on an encoder at chance, with some figures changed: value, low, high."""
     names = (
-        "photo_flip_odd_probe mirror_native template_unseen caption_unseen pooled_axis pooled_polarity "
-        "pooled_polarity_lr moment_polarity grid_probe_polarity"
+        "photo_flip_odd_probe photo_moment_flip_odd_probe mirror_native template_unseen caption_unseen "
+        "pooled_axis pooled_polarity pooled_polarity_lr moment_polarity grid_probe_polarity"
     ).split()
     figures = dict.fromkeys(names, (0.5, 0.45, 0.55)) | changed
     return judge({n: Metric(n, v, low=low, high=high, n=100) for n, (v, low, high) in figures.items()})
