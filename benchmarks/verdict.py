@@ -19,7 +19,8 @@ the probe does not      accessible             not found in the pooled vector
 * at chance, with intervals that overlap: undecided;
 * at chance in the patches too: nothing to discard.
 
-"Above chance" means that the whole 95 % interval is.
+"Above chance" means that the whole 95 % interval is. Where any of several will do, the interval is widened to what all
+of them together would exceed by luck once in twenty times (Bonferroni).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 from typing import Any
 
 from benchmarks.record import Metric
@@ -76,7 +78,7 @@ def judge(metrics: Mapping[str, Metric]) -> Verdict:
     """
     probe = metrics["photo_flip_odd_probe"]
     reaches = [metrics[name] for name in REACHES]
-    if any(map(above_chance, reaches)):
+    if any(above_chance(one, tries=len(reaches)) for one in reaches):
         access = Access.ACCESSIBLE
     else:
         access = Access.UNREACHABLE if above_chance(probe) else Access.NOT_FOUND
@@ -105,9 +107,12 @@ def judge(metrics: Mapping[str, Metric]) -> Verdict:
     )
 
 
-def above_chance(metric: Metric) -> bool:
-    """Whether the whole interval is above one half."""
-    return metric.low is not None and metric.low > CHANCE
+def above_chance(metric: Metric, *, tries: int = 1) -> bool:
+    """Whether the whole interval is above one half, for one of so many figures of which any would do."""
+    if metric.low is None:
+        return False
+    wider = NormalDist().inv_cdf(1 - 0.025 / tries) / NormalDist().inv_cdf(1 - 0.025)
+    return metric.value - wider * (metric.value - metric.low) > CHANCE
 
 
 def _said(metric: Metric) -> str:

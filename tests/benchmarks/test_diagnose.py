@@ -154,7 +154,9 @@ def test_verdicts_follow_from_the_intervals():
     well = (0.9, 0.85, 0.95)
     assert judged().access is Access.NOT_FOUND
     assert judged(photo_flip_odd_probe=well).access is Access.UNREACHABLE
-    assert judged(photo_flip_odd_probe=well, caption_unseen=(0.6, 0.51, 0.7)).access is Access.ACCESSIBLE
+    assert judged(photo_flip_odd_probe=well, caption_unseen=(0.6, 0.55, 0.65)).access is Access.ACCESSIBLE
+    # One interval of three is above chance by luck too often.
+    assert judged(photo_flip_odd_probe=well, caption_unseen=(0.6, 0.51, 0.7)).access is Access.UNREACHABLE
     assert judged(mirror_native=well).access is Access.ACCESSIBLE
     assert judged().pooling is Pooling.NOTHING
     assert judged(moment_polarity=well).pooling is Pooling.DISCARDED
