@@ -267,8 +267,8 @@ CHOICES = [
     "Left and right captions, two layers of text, seeds 101 to 103, pairs seen in training: with full decay from the"
     " start the order is not learnt at all by one of two at decay 3 (4,000 updates of 100); rate 5e-4 and decay .5 give"
     " .79 .84 .81 after 1,000 updates. Hence a decay that rises. A first run of the reported seeds, rate 1e-3 and decay"
-    " 2 from the start, had none of three learn the order (seen .00 .00 .00); it was discarded. Under the schedule as it"
-    " is, with 8,000 updates, all three of the same seeds learned it (seen 1.00 1.00 .99) and had .51 .43 .11 of unseen"
+    " 2 from the start, had none of three learn the order (seen .00 .00 .00); it was discarded. Under this schedule,"
+    " with 8,000 updates, all three of the same seeds learned it (seen 1.00 1.00 .99) and had .51 .43 .11 of unseen"
     " pairs right, still rising; the updates were then doubled and nothing else.",
     "Not stated in the paper, so chosen here: token embeddings times the square root of the width, Xavier-uniform"
     " matrices, dropout after embeddings, attention weights and each part, as in the transformer it builds on; CLIP's"
