@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = ["README.md", "CONTRIBUTING.md", "indexer/compact.md"]
+TEXTS = ["README.md", "CONTRIBUTING.md", "indexer/compact.md", "benchmarks/README.md"]
 
 
 def commands() -> list[str]:
@@ -53,14 +53,14 @@ def test_benchmarks_exist() -> None:
             assert (ROOT / f"{module.replace('.', '/')}.py").exists(), command
 
 
-@pytest.mark.parametrize("name", ["README.md", "indexer/compact.md"])
+@pytest.mark.parametrize("name", ["README.md", "indexer/compact.md", "benchmarks/README.md"])
 def test_figures_are_those_of_the_result_files(name: str) -> None:
     """``<!-- spatial.lr_moment -->.761`` quotes a metric of the one recorded result of that benchmark."""
     text = (ROOT / name).read_text()
     quoted = re.findall(r"<!-- (\w+)\.(\w+) -->([\d.]*\d)", text)
     assert quoted
     for benchmark, metric, figure in quoted:
-        (path,) = (ROOT / "benchmarks" / "results").glob(f"{benchmark}-*.json")
+        (path,) = (ROOT / "benchmarks" / "results").glob(f"{benchmark}-{'[0-9a-f]' * 12}.json")
         values = {m["name"]: m["value"] for m in json.loads(path.read_text())["metrics"]}
         digits = len(figure.partition(".")[2])
         assert f"{values[metric]:.{digits}f}".lstrip("0") == figure.lstrip("0"), (benchmark, metric)
