@@ -17,7 +17,7 @@ from parser.wrappers import unwrap
 
 __all__ = ["QueryParser"]
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[a-z0-9]+")  # every alarm is such a word; what follows reads the others too
 _ALARMS = TRIGGERS | SLIPS.keys()
 
 

@@ -23,7 +23,7 @@ _HYPHENATED = frozenset(
 )
 _OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
 _SAME = {
-    ord(odd): plain
+    odd: plain
     for plain, odds in {
         "'": "\u2018\u2019`\u00b4",
         "-": "\u2010\u2011",
@@ -31,13 +31,15 @@ _SAME = {
     }.items()
     for odd in odds
 }
+_ODD = re.compile(f"[{''.join(_SAME)}]")
 
 
 def fold(text: str) -> str:
     """Lower-case text with one form for every quote, hyphen and full-width letter."""
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", text).translate(_SAME).lower()
+    # str.translate looks up every character that is not ASCII, and of those a text can hold a lot.
+    return _ODD.sub(lambda odd: _SAME[odd.group()], unicodedata.normalize("NFKC", text)).lower()
 
 
 def tokenize(folded: str) -> list[str]:
