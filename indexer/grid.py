@@ -70,7 +70,7 @@ class GridQuery:
 
 
 @cache
-def _has_fast_int8() -> bool:
+def has_fast_int8() -> bool:
     """Whether torch multiplies int8 by more than a plain loop here, which its kernels do with VNNI alone."""
     import torch  # noqa: PLC0415  (an index opens without it)
 
@@ -204,7 +204,7 @@ class GridSketcher:
         if self.bits == 8:
             flat = self.codes(packed[:]).reshape(-1, self.k).astype(np.float32) @ query.integers
             maps[:] = flat.reshape(count, cells, words).transpose(2, 1, 0)
-        elif _has_fast_int8():
+        elif has_fast_int8():
             self._integer_products(packed, query, maps)
         else:
             self._float_products(packed, query, maps)

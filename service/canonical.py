@@ -79,8 +79,7 @@ def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
     vectors, wide = index.native(), query.native.astype(np.float64)
     moved = None if query.spatial is None else query.spatial.ravel().astype(np.float64)
     terms = len(wide) + (0 if moved is None else len(moved))
-    # Twice gamma, for there are two orders, and as much again for the last sum and the norms' own rounding.
-    gamma = 4 * (terms + 4) * 2.0**-53
+    share = order_error(terms)
     norms = [0.0 if part is None else float(np.linalg.norm(part)) for part in (wide, moved)]
     for start in range(0, len(rows), CANONICAL_ROWS):
         part = slice(start, start + CANONICAL_ROWS)
@@ -93,18 +92,32 @@ def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
             np.vecdot(moments, moved, out=sums[2])
             size += norms[1] * _largest(moments)
         np.add(sums[1], sums[2], out=sums[0])
-        parts = (
-            slice(None) if moved is not None else slice(0, 2)
-        )  # a native query has no spatial score at all
-        low, high = sums.astype(np.float32), sums.astype(np.float32)
-        low[parts] = sums[parts] - gamma * size
-        high[parts] = sums[parts] + gamma * size
+        slack = (
+            share * size * np.array([[1.0], [1.0], [moved is not None]])
+        )  # a native query has no spatial score
+        low, high = (sums - slack).astype(np.float32), (sums + slack).astype(np.float32)
         for row in np.flatnonzero((low != high).any(axis=0)):
             native = _in_order(some[row], wide)
             spatial = 0.0 if moments is None or moved is None else _in_order(moments[row], moved)
             low[:, row] = native + spatial, native, spatial
         found[:, part] = low
     return Scores(*found)
+
+
+def order_error(terms: int) -> float:
+    """How far two float64 sums of the same products, in whatever orders, can be apart.
+
+    Parameters
+    ----------
+    terms : int
+
+    Returns
+    -------
+    share : float
+        Of the sum of the products' magnitudes: twice gamma, for there are two orders (see
+        :func:`service.scan.scan_error`), and as much again for a last sum and for the norms' own rounding.
+    """
+    return 4 * (terms + 4) * 2.0**-53
 
 
 def _in_order(row: Floats, query: NDArray[np.float64]) -> float:

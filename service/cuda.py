@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
+from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores, order_error
 from service.errors import InexactDevice
 from service.scan import Coarse, FloatError, Found, blocks
 
@@ -116,13 +116,14 @@ class TorchScan:
             (-(-n // BLOCK) * BLOCK, self._dim + width), dtype=torch.float16, device=self._device
         )
         self._lost = np.zeros(2)
+        self._error = FloatError(self._dim, width)
         for rows, native, moments in blocks(index):
+            self._error.add(native, moments)
             both = torch.cat([torch.from_numpy(native), torch.from_numpy(moments)], dim=1).to(self._device)
             self._rows[rows], self._half[rows] = both, both.half()
             lost = (both.double() - both.half().double()).square()
             for at, part in enumerate((lost[:, : self._dim], lost[:, self._dim :])):
                 self._lost[at] = max(self._lost[at], float(part.sum(dim=1).max().sqrt()))
-        self._error = FloatError(index)
         self._check()
 
     @property
@@ -235,9 +236,8 @@ class TorchScan:
         terms = batch.full.shape[1]
         wide, scale = self._put(batch.full).double(), self._put(batch.scale)
         joint = torch.tensor([one.spatial is not None for one in queries], device=self._device)
-        # Twice what either order of summation may be off, for there are two, and as much again for the last sums.
         size = batch.norm @ np.array([self._error.native, self._error.moment])
-        bound = self._put(size * (4 * (terms + 4) * 2.0**-53))
+        bound = self._put(size * order_error(terms))
         made, unsure = [], []
         for start in range(0, len(query), PAIRS):
             q, r = query[start : start + PAIRS], row[start : start + PAIRS]

@@ -9,7 +9,6 @@ Axes: N images, R images of a selection.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from service.scan import (
     Found,
     floor_below,
     largest_norm,
+    likely_share,
     scan_error,
 )
 
@@ -118,7 +118,7 @@ class HalfScan:
     def _best(self, query: JointQuery, count: int) -> Rows:
         vector = _vector(query)
         error = self.half_error(query)
-        wanted = [_share(count, len(part), self._size) for part in self._parts]
+        wanted = [likely_share(count, len(part), self._size) for part in self._parts]
         found: list[tuple[Floats, Rows]] = [_NONE] * len(self._parts)
         stale = list(range(len(self._parts)))
         while stale:
@@ -163,12 +163,6 @@ def _search(part: _Part, vector: Floats, count: int, *, joint: bool) -> tuple[Fl
     """The best of a part, best first."""
     scores, rows = (part.joint if joint else part.native).search(vector, count)
     return scores[0], rows[0] + part.start
-
-
-def _share(count: int, rows: int, total: int) -> int:
-    """How many of the best are in so many rows, most of the time."""
-    expected = count * rows / total
-    return min(rows, math.ceil(expected + 4 * math.sqrt(expected) + 8))
 
 
 def _vector(query: JointQuery) -> Floats:

@@ -31,9 +31,11 @@ from service.quantised import BOTH, TINY, UNIT_ROUNDOFF, Doubles, Int8Rows, Loos
 from service.scan import (
     BLOCK_ROWS,
     FEW_EDGES,
+    SAMPLE_ROWS,
     Coarse,
     Found,
     floor_of,
+    guess_of,
     scan_error,
     sort_scores,
     stacked,
@@ -46,8 +48,6 @@ T = TypeVar("T")
 
 BOUND_BYTES = 1 << 29
 """Memory for the bounds of a batch; more queries than fit are taken in turns."""
-
-_SAMPLE = 4096
 
 
 class Int8Scan:
@@ -266,10 +266,7 @@ def _select(upper: Floats, slack: Callable[[Rows], Floats], count: int, error: f
     if count >= n:
         return np.arange(n)
     # Any threshold that leaves enough rows will do: one from a sample saves sorting all.
-    sample = upper[:: max(1, n // _SAMPLE)]
-    expected = count * len(sample) / n
-    place = min(len(sample), math.ceil(expected + 3 * math.sqrt(expected) + 3))
-    threshold = np.partition(sample, len(sample) - place)[len(sample) - place]
+    threshold = guess_of(upper[:: max(1, n // SAMPLE_ROWS)], count, n)
     rows = np.flatnonzero(upper >= threshold)
     if len(rows) < count:
         threshold = np.partition(upper, n - count)[n - count]

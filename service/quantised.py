@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from indexer.grid import has_fast_int8
 from service.canonical import Floats, Rows
 
 Doubles = NDArray[np.float64]
@@ -247,7 +248,7 @@ def int8_is_exact() -> bool:
     is not asked.
     """
     operators = getattr(torch.ops, "onednn", None)
-    if not hasattr(operators, "qlinear_pointwise") or not torch.cpu._is_vnni_supported():
+    if not hasattr(operators, "qlinear_pointwise") or not has_fast_int8():
         return False
     random = np.random.default_rng(0)
     try:

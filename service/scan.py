@@ -125,9 +125,10 @@ class CpuScan:
         # Mapped vectors start 45 bytes into their file; BLAS wants them aligned.
         self.native = np.empty((len(index), index.manifest.encoder.dim), np.float32)
         self.moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
+        self.error = FloatError(self.native.shape[1], self.moments.shape[1])
         for rows, native, moments in blocks(index):
             self.native[rows], self.moments[rows] = native, moments
-        self.error = FloatError(index)
+            self.error.add(native, moments)
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
@@ -268,11 +269,16 @@ class _Candidates:
 
 def guess_of(sample: Floats, count: int, total: int) -> np.float32:
     """A score that nearly always ``count`` of ``total`` rows reach, from a sample of their scores."""
-    expected = count * len(sample) / max(1, total)
-    place = math.ceil(expected + 5 * math.sqrt(expected) + 5)
+    place = likely_share(count, len(sample), total)
     if place >= len(sample):
         return np.float32(-np.inf)
     return np.float32(np.partition(sample, len(sample) - place)[len(sample) - place])
+
+
+def likely_share(count: int, rows: int, total: int) -> int:
+    """How many of the best ``count`` of ``total`` are among so many of the rows, or fewer, nearly always."""
+    expected = count * rows / max(1, total)
+    return min(rows, math.ceil(expected + 5 * math.sqrt(expected) + 5))
 
 
 def floor_of(scores: Floats, count: int, error: float) -> np.float32:
@@ -344,20 +350,27 @@ def scan_error(terms: int, size: float) -> float:
 
 
 class FloatError:
-    """:func:`scan_error` of queries over one index, scanned in float32.
+    """:func:`scan_error` of queries over rows that are scanned in float32.
+
+    Parameters
+    ----------
+    dim, width : int
+        D and 2K.
 
     Attributes
     ----------
     native, moment : float
-        Largest norm of a native vector and of a vector of moments.
+        Largest norm of a native vector and of a vector of moments, of the rows added so far.
     """
 
-    def __init__(self, index: Index) -> None:
-        self._dim, self._width = index.manifest.encoder.dim, 2 * index.manifest.k
+    def __init__(self, dim: int, width: int) -> None:
+        self._dim, self._width = dim, width
         self.native = self.moment = 0.0
-        for _, vectors, moments in blocks(index):
-            self.native = max(self.native, largest_norm(vectors))
-            self.moment = max(self.moment, largest_norm(moments))
+
+    def add(self, native: Floats, moments: Floats) -> None:
+        """Count rows in, (R, D) and (R, 2K)."""
+        self.native = max(self.native, largest_norm(native))
+        self.moment = max(self.moment, largest_norm(moments))
 
     def __call__(self, query: JointQuery) -> float:
         """How far a float32 score may be from the canonical one."""

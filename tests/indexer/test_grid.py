@@ -117,7 +117,7 @@ def test_integers_and_floats_give_the_same_maps(sketcher, monkeypatch, k) -> Non
     query = other.query(rng.standard_normal((3, 40)).astype(np.float32))
     found = []
     for fast in (True, False):
-        monkeypatch.setattr("indexer.grid._has_fast_int8", lambda fast=fast: fast)
+        monkeypatch.setattr("indexer.grid.has_fast_int8", lambda fast=fast: fast)
         found.append(other.similarities(packed, query))
     assert np.array_equal(*found)
     assert np.array_equal(
