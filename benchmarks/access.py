@@ -87,6 +87,14 @@ class Asked:
     sign: Doubles
     larger: Doubles
 
+    def odd(self) -> Doubles:
+        """What a mirror changes in the pooled vectors, (N, D)."""
+        return flip_odd(self.seen.pooled, self.mirrored.pooled)
+
+    def moment_odd(self) -> Doubles:
+        """The same of the moments across, (N, D)."""
+        return flip_odd(self.seen.moments()[:, 0], self.mirrored.moments()[:, 0])
+
     @property
     def photo(self) -> NDArray[np.intp]:
         """The photograph of each question, (Q,)."""
@@ -172,23 +180,19 @@ def probes(train: Asked, test: Asked, differences: tuple[Doubles, Doubles]) -> l
         return choice, _share(name, right_share(scores, test.sign), test)
 
     metrics = [fitted("photo_object_identity_null", others["words"])[1]]
-    for view in ("pooled", "flip_odd", "moment_flip_odd"):
-        features = np.concatenate([_view(asked, view)[asked.photo] for asked in (train, test)])
-        products = gram(centred(features) if view == "pooled" else features)  # what is odd has no mean
+    both = (train, test)
+    views = {
+        "pooled": centred(np.concatenate([asked.seen.pooled[asked.photo] for asked in both])),
+        # What is odd has no mean.
+        "flip_odd": np.concatenate([asked.odd()[asked.photo] for asked in both]),
+        "moment_flip_odd": np.concatenate([asked.moment_odd()[asked.photo] for asked in both]),
+    }
+    for view, features in views.items():
+        products = gram(features)
         found = [fitted(f"photo_{view}_by_{of}", products * other) for of, other in others.items()]
         best = max(found, key=lambda pair: pair[0])[1]
         metrics += [replace(best, name=f"photo_{view}_probe"), *(metric for _, metric in found)]
     return metrics
-
-
-def _view(asked: Asked, of: str) -> Doubles:
-    match of:
-        case "pooled":
-            return asked.seen.pooled.astype(np.float64)
-        case "flip_odd":
-            return flip_odd(asked.seen.pooled, asked.mirrored.pooled)
-        case _:
-            return flip_odd(asked.seen.moments()[:, 0], asked.mirrored.moments()[:, 0])
 
 
 # Readers without training ------------------------------------------------------------------------------------
@@ -197,8 +201,8 @@ def _view(asked: Asked, of: str) -> Doubles:
 def readers(test: Asked, bank: TextBank, difference: Doubles, *, seed: int = 0) -> list[Metric]:
     """Native score and moment: of two captions the true one, of a photograph and its mirror image the right one."""
     p = test.photo
-    pooled, odd = test.seen.pooled[p].astype(np.float64), _view(test, "flip_odd")[p]
-    moment, moment_odd = test.seen.moments()[p, 0].astype(np.float64), _view(test, "moment")[p]
+    pooled, odd = test.seen.pooled[p].astype(np.float64), test.odd()[p]
+    moment, moment_odd = test.seen.moments()[p, 0].astype(np.float64), test.moment_odd()[p]
     left, right = (_said(bank, side, test.questions) for side in TEMPLATES[0])
     statement = np.where(test.sign[:, None] > 0, right, left)
     rng = np.random.default_rng(seed)
@@ -276,7 +280,7 @@ def search_captions(
     ----------
     texts, vectors : C captions and (C, D) float32
     """
-    decisions = np.sign(_view(train, "flip_odd")[train.photo] @ vectors.T.astype(np.float64))  # (Q, C)
+    decisions = np.sign(train.odd()[train.photo] @ vectors.T.astype(np.float64))  # (Q, C)
     wanted = train.sign * train.larger
     agreement = wanted @ decisions / len(wanted)
     best = int(np.argmax(np.abs(agreement)))
@@ -284,7 +288,7 @@ def search_captions(
     # Photographs change sign as a whole: the questions of one are not independent.
     flips = rng.choice([-1.0, 1.0], (NULL_DRAWS, len(train.seen.pooled)))[:, train.photo] * wanted
     lucky = np.abs(flips @ decisions).max(axis=1) / len(wanted)
-    scores = _view(test, "flip_odd")[test.photo] @ vectors[best].astype(np.float64) * np.sign(agreement[best])
+    scores = test.odd()[test.photo] @ vectors[best].astype(np.float64) * np.sign(agreement[best])
     return Search(
         texts[best],
         float(0.5 + np.abs(agreement[best]) / 2),
@@ -299,7 +303,7 @@ def search_templates(train: Asked, test: Asked, bank: TextBank) -> Search:
     for left, right in TEMPLATES:
         pair = []
         for asked in (train, test):
-            odd = _view(asked, "flip_odd")[asked.photo]
+            odd = asked.odd()[asked.photo]
             pair.append(_dot(odd, _said(bank, right, asked.questions) - _said(bank, left, asked.questions)))
         margins.append(pair)
     shares = [float(right_share(one, train.sign).mean()) for one, _ in margins]

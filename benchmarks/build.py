@@ -31,8 +31,8 @@ import open_clip
 import torch
 from PIL import Image, ImageEnhance
 
-from benchmarks.http import write_synthetic
-from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
+from benchmarks.record import DEFAULT_DATA, Metric, encoder_parser, write_result
+from benchmarks.synthetic_folder import write_synthetic
 from indexer.build import BATCH, FILE_SECONDS, Progress, build_index
 from indexer.decode import DecodeJob, DecodeSetup
 from indexer.encoder import (
@@ -63,9 +63,7 @@ _DIM = 256
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    options = parser("Speed, memory and size of index builds.")
-    options.add_argument("--encoder", default=COMPACT, help="compact or an open_clip model name")
-    options.add_argument("--pretrained", help="weights file, tag or random:SEED of an open_clip model")
+    options = encoder_parser("Speed, memory and size of index builds.", default=COMPACT)
     options.add_argument("--threads", type=int, default=1, help="threads of the encoder (1)")
     options.add_argument("--count", type=int, help="photographs a round (64, quick 32)")
     options.add_argument("--full", type=int, metavar="COUNT", help="build one index of this many pictures")
@@ -76,9 +74,12 @@ def main() -> None:
     given = options.parse_args()
     torch.set_num_threads(given.threads)
     if given.cold:
-        loads = {"load_average": os.getloadavg()}
-        metrics = measure_cold(given.cold)
-        write_result("build_cold", metrics, encoder=COMPACT, seed=SEED, path=given.json, extra=loads)
+        rounds = measure_cold(given.cold)
+        metrics = [
+            Metric(name, median(one[name] for one in rounds), "s", n=len(rounds)) for name in rounds[0]
+        ]
+        cold = {"rounds": rounds, "load_average": os.getloadavg()}
+        write_result("build_cold", metrics, encoder=COMPACT, seed=SEED, path=given.json, extra=cold)
         return
     photographs = (given.data or DEFAULT_DATA / "coco" / "train") / "images"
     if not photographs.is_dir():
@@ -293,16 +294,11 @@ def measure_full(
     return metrics, {"over_time": watch.rows, "unreadable": len(summary.unreadable)}
 
 
-def measure_cold(count: int) -> list[Metric]:
+def measure_cold(count: int) -> list[dict[str, float]]:
     """Opening an index and its first answer, each time in a new process and with the files out of the cache."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_synthetic(Path(scratch) / "index", count, grid=True)
-        rounds = [open_cold(folder) for _ in range(_COLD_ROUNDS)]
-    return [
-        Metric(name, median(values), "s", min(values), max(values), len(values))
-        for name in rounds[0]
-        for values in [[one[name] for one in rounds]]
-    ]
+        return [open_cold(folder) for _ in range(_COLD_ROUNDS)]
 
 
 def open_cold(folder: Path) -> dict[str, float]:

@@ -22,7 +22,7 @@ from benchmarks.data import Photo, load_photos
 from benchmarks.gallery import Seen, index_of
 from benchmarks.geometry import Question, Texts, questions_of
 from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
-from benchmarks.retrieval import Scorer
+from benchmarks.retrieval import Scorer, answers_of
 from benchmarks.sketches import Curve, measure_sketches, plot
 from benchmarks.train_compact import GRID, Features, Heads, Recipe, cached_features, train
 from indexer.compact import load_compact
@@ -112,12 +112,9 @@ def statement_ranks(
     scorer: Scorer, questions: Sequence[Question], seen: Seen
 ) -> Mapping[tuple[float, float], list[int]]:
     """Where the first photograph stands for which a statement holds, by the weights of place and presence."""
-    answers: dict[str, tuple[Question, set[int]]] = {}
-    for question in questions:
-        answers.setdefault(question.text(), (question, set()))[1].add(question.photo)
     pictures = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(seen.pooled))])
     ranks: dict[tuple[float, float], list[int]] = {}
-    for question, right in answers.values():
+    for question, right in answers_of(questions).values():
         native, place, presence = scorer.terms(question, pictures)
         for weights in WEIGHTS:
             order = np.argsort(-(native + weights[0] * place + weights[1] * presence), kind="stable").tolist()

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.data import Photo, photo_of
-from benchmarks.gallery import Seen, index_of
+from benchmarks.gallery import Seen, index_of, look_at
 from benchmarks.geometry import SHUFFLES, Question, Texts, margins, questions_of, won
-from benchmarks.record import Metric, parser, share, write_result
+from benchmarks.record import Metric, encoder_parser, share, write_result
 from benchmarks.scenes import View, controlled, describe, draw_scene
 from benchmarks.tiny import ATTENTION_POOLED, CLASS_TOKEN, load_tiny
 from benchmarks.tiny_scenes import NAMES, unseen_pairs
@@ -41,7 +41,6 @@ SEED = 0
 ROUNDS = 3
 """Arrangements of each unseen pair."""
 QUICK_ROUNDS = 1
-_BATCH = 32
 _VOTES = ("moment_full", "centroid_full")
 """Readers that decide between modes."""
 _BOTH = ("native", "moment_full", "centroid_full")
@@ -78,17 +77,6 @@ def controlled_set(pairs: Sequence[tuple[str, str]], *, seed: int = SEED) -> Con
     )
 
 
-def see(encoder: Encoder, pictures: Sequence[Image.Image]) -> Seen:
-    """Run the image tower over pictures in memory."""
-    pooled, tokens = [], []
-    for start in range(0, len(pictures), _BATCH):
-        batch = pictures[start : start + _BATCH]
-        features = encoder.encode_images([encoder.prepare(picture) for picture in batch])
-        pooled.append(features.pooled)
-        tokens += [one.astype(np.float16) for one in features.tokens]
-    return Seen(np.concatenate(pooled), tokens)
-
-
 def read_all(
     encoder: Encoder, data: Controlled, text: Texts | None = None
 ) -> tuple[list[Question], dict[str, Doubles], float]:
@@ -96,7 +84,8 @@ def read_all(
 
     `text` saves time where several modes of a model share their text tower.
     """
-    seen, questions = see(encoder, data.pictures), questions_of(data.photos)
+    seen = look_at(encoder, (picture.copy for picture in data.pictures))
+    questions = questions_of(data.photos)
     with tempfile.TemporaryDirectory() as folder:
         index = index_of(seen, encoder, Path(folder) / "index")
         found = margins(questions, text or Texts(encoder, questions), seen, index)
@@ -182,9 +171,7 @@ def tiny_models(data: Controlled, choice: Controlled) -> Iterator[tuple[list[Met
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    options = parser("Readers on rotations and mirror images of drawn arrangements.")
-    options.add_argument("--encoder", help="this encoder instead of the tiny models and compact")
-    options.add_argument("--pretrained", help="weights file, tag or random:SEED of an open_clip model")
+    options = encoder_parser("Readers on rotations and mirror images of drawn arrangements.", default=None)
     arguments = options.parse_args()
     rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
     data = controlled_set(unseen_pairs() * rounds)

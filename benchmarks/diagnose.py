@@ -29,7 +29,7 @@ from benchmarks.diagnose_plots import draw_all
 from benchmarks.objects import THINGS
 from benchmarks.orbits import draw_orbits, facts_of, see_orbits
 from benchmarks.pooling import measure_pooling
-from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
+from benchmarks.record import DEFAULT_DATA, Metric, encoder_parser, write_result
 from benchmarks.verdict import Access, Pooling, Verdict, above_chance, judge, render
 from indexer.encoder import COMPACT, Encoder
 from indexer.load import load_encoder
@@ -45,9 +45,7 @@ QUICK_PHOTOS = 30
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    options = parser("Where is the relation lost?")
-    options.add_argument("--encoder", default=COMPACT, help="compact or an open_clip model name")
-    options.add_argument("--pretrained", help="weights file, tag or random:SEED of an open_clip model")
+    options = encoder_parser("Where is the relation lost?", default=COMPACT)
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     options.add_argument("--cache", type=Path, help="keep the towers' output here for the next run")
     arguments = options.parse_args()

@@ -5,9 +5,10 @@ Axes: N photographs, H x W patches, D embedding, P cells of a pooled grid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import ImageOps
+from PIL import Image, ImageOps
 
 from benchmarks.data import Photo
 from indexer.calibrate import calibrate, vocabulary
-from indexer.encoder import Encoder
+from indexer.encoder import Encoder, Pixels
 from indexer.grid import fit_grid, pool_tokens
 from indexer.images import open_image
 from indexer.ledger import LedgerRow, to_table
@@ -107,25 +108,36 @@ def look(
     if path is not None and path.exists():
         with np.load(path) as kept:
             return Seen(kept["pooled"], [kept[f"tokens{n}"] for n in range(len(photos))])
+
+    def read(photo: Photo) -> Image.Image:
+        image = open_image(photo.path).image
+        return ImageOps.mirror(image) if mirrored else image
+
+    seen = look_at(encoder, (partial(read, photo) for photo in photos))
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Any] = {f"tokens{n}": one for n, one in enumerate(seen.tokens)}
+        np.savez(path, pooled=seen.pooled, **arrays)
+    return seen
+
+
+def look_at(encoder: Encoder, pictures: Iterable[Callable[[], Image.Image]]) -> Seen:
+    """Run the image tower over pictures that are read or drawn when their turn comes, one batch ahead."""
+    waiting = iter(pictures)
     pooled: list[Floats] = []
     tokens: list[NDArray[np.float16]] = []
 
-    def prepare(photo: Photo) -> object:
-        image = open_image(photo.path).image
-        return encoder.prepare(ImageOps.mirror(image) if mirrored else image)
+    def prepare() -> list[Pixels]:
+        return [encoder.prepare(make()) for make in islice(waiting, _BATCH)]
 
     with ThreadPoolExecutor(1) as pool:
-        prepared = pool.map(prepare, photos)
-        while batch := list(islice(prepared, _BATCH)):
-            features = encoder.encode_images(batch)  # type: ignore[arg-type]
+        ahead = pool.submit(prepare)
+        while batch := ahead.result():
+            ahead = pool.submit(prepare)
+            features = encoder.encode_images(batch)
             pooled.append(features.pooled)
             tokens += [one.astype(np.float16) for one in features.tokens]
-    seen = Seen(np.concatenate(pooled), tokens)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {f"tokens{n}": one for n, one in enumerate(tokens)}
-        np.savez(path, pooled=seen.pooled, **arrays)
-    return seen
+    return Seen(np.concatenate(pooled), tokens)
 
 
 def index_of(seen: Seen, encoder: Encoder, folder: Path, *, k: int = K) -> Index:

@@ -55,8 +55,12 @@ class Question:
 
     def text(self, relation: str | None = None) -> str:
         """The statement, with this or another relation."""
-        words = PHRASES[relation or self.relation]
-        return f"{phrase_text('a {}', self.a)} {words} {phrase_text('a {}', self.b)}"
+        return statement(self.a, relation or self.relation, self.b)
+
+
+def statement(a: str, relation: str, b: str) -> str:
+    """What is said of two things: "a cup to the left of a laptop"."""
+    return f"{phrase_text('a {}', a)} {PHRASES[relation]} {phrase_text('a {}', b)}"
 
 
 class Texts:

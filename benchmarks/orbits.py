@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.backdrops import Background, draw_backdrop
-from benchmarks.gallery import Seen
+from benchmarks.gallery import Seen, look_at
 from benchmarks.objects import THINGS
 from benchmarks.scenes import (
     CONTROLLED_SIZE,
@@ -36,7 +36,6 @@ MIN_RATIO = 1.25
 """Of the larger thing's longest side to the other's."""
 MAX_SLANT = 0.4
 """Shorter over longer component of the displacement: up to 22 degrees off an axis."""
-_BATCH = 16
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 Signs = NDArray[np.float64]
@@ -185,17 +184,15 @@ def see_orbits(
             *(one.mirror() for one, side in zip(orbit.scenes, sides, strict=True) if side),
         )
     ]
-    pooled, tokens = [], []
-    for start in range(0, len(scenes), _BATCH):
-        batch = [
-            draw_scene(scene, backdrop=symmetric_backdrop(orbit.scenes[0]) if symmetric else None)
-            for scene, orbit in scenes[start : start + _BATCH]
-        ]
-        features = encoder.encode_images([encoder.prepare(picture) for picture in batch])
-        pooled.append(features.pooled)
-        tokens += [one.astype(np.float16) for one in features.tokens]
-    vectors, plain = np.concatenate(pooled), np.array([not scene.mirrored for scene, _ in scenes])
-    tokens = [one for one, keep in zip(tokens, plain, strict=True) if keep]
+    every = look_at(
+        encoder,
+        (
+            partial(draw_scene, scene, backdrop=symmetric_backdrop(orbit.scenes[0]) if symmetric else None)
+            for scene, orbit in scenes
+        ),
+    )
+    vectors, plain = every.pooled, np.array([not scene.mirrored for scene, _ in scenes])
+    tokens = [one for one, keep in zip(every.tokens, plain, strict=True) if keep]
     seen, other = Seen(vectors[plain], tokens), vectors[~plain]
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)

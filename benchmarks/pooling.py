@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from benchmarks.access import TextBank
 from benchmarks.gallery import Seen
-from benchmarks.geometry import PHRASES, SHUFFLES
+from benchmarks.geometry import SHUFFLES, statement
 from benchmarks.orbits import TURNS, Facts
 from benchmarks.probes import centred, cross_fit, flip_odd, gram, orbit_even, orbit_odd, right_share, told
 from benchmarks.record import Metric, share
-from indexer.encoder import phrase_text
 from indexer.grid import pool_tokens
 
 Floats = NDArray[np.float32]
@@ -170,10 +169,7 @@ def _native(pooled: Floats, facts: Facts, bank: TextBank) -> Doubles:
     """Native scores of the four statements about each picture, (N, 4)."""
     scores = []
     for side in SIDES:
-        texts = [
-            f"{phrase_text('a {}', a)} {PHRASES[side]} {phrase_text('a {}', b)}"
-            for a, b in facts.names[::TURNS]
-        ]
+        texts = [statement(a, side, b) for a, b in facts.names[::TURNS]]
         scores.append(np.einsum("nd,nd->n", pooled.astype(np.float64), np.repeat(bank(texts), TURNS, axis=0)))
     return np.stack(scores, axis=1)
 

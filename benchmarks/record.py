@@ -68,6 +68,14 @@ def parser(description: str) -> argparse.ArgumentParser:
     return options
 
 
+def encoder_parser(description: str, *, default: str | None) -> argparse.ArgumentParser:
+    """:func:`parser` with the options that name an encoder."""
+    options = parser(description)
+    options.add_argument("--encoder", default=default, help="compact or an open_clip model name")
+    options.add_argument("--pretrained", help="weights file, tag or random:SEED of an open_clip model")
+    return options
+
+
 def write_result(
     name: str,
     metrics: Sequence[Metric],

@@ -24,6 +24,7 @@ from indexer.moments import spatial_moments
 from parser.relation import Relation, SpatialRelation
 from service.query import Mode, Readout
 from service.readout import displacement_direction
+from service.rerank import Reading, Reranker
 from service.search import Searcher
 
 Floats = NDArray[np.float32]
@@ -78,30 +79,34 @@ class Scorer:
 
     def terms(self, question: Question, pictures: Pictures) -> tuple[Doubles, Doubles, Doubles]:
         """Native score, place and presence, (N,) each."""
-        reranker = self.searcher.reranker
-        assert reranker is not None
-        relation = SpatialRelation(question.a, _RELATIONS[question.relation], question.b)
-        vectors = {word: self.text.word(word) for word in (question.a, question.b)}
-        reading = reranker.read([relation], vectors, Readout.CENTROID)
-        place, presence = reranker.terms(reading, pictures.grids)
-        native = (pictures.native @ self.text.statement(question.text())).astype(np.float64)
-        return native, place[:, 0], presence[:, 0]
+        place, presence = self._reranker.terms(self._reading(question), pictures.grids)
+        return self._native(question, pictures), place[:, 0], presence[:, 0]
 
     def parts(self, question: Question, pictures: Pictures) -> dict[str, Doubles]:
         """Native score, and what each reader adds at weight 1, (N,) each."""
-        reranker, index = self.searcher.reranker, self.searcher.index
-        assert reranker is not None
-        relation = SpatialRelation(question.a, _RELATIONS[question.relation], question.b)
-        vectors = {word: self.text.word(word) for word in (question.a, question.b)}
-        direction = displacement_direction([relation], vectors, index.sketcher)
+        direction = displacement_direction(*self._asked(question), self.searcher.index.sketcher)
         unit = self.searcher.reference.displacement_unit(direction)
-        reading = reranker.read([relation], vectors, Readout.CENTROID)
         flat = pictures.moments.reshape(len(pictures.moments), -1).astype(np.float64)
         return {
-            "native": (pictures.native @ self.text.statement(question.text())).astype(np.float64),
+            "native": self._native(question, pictures),
             "moment": unit * (flat @ direction.ravel()),
-            "spatial": reranker.score(reading, pictures.grids)[:, 0],
+            "spatial": self._reranker.score(self._reading(question), pictures.grids)[:, 0],
         }
+
+    @property
+    def _reranker(self) -> Reranker:
+        assert self.searcher.reranker is not None
+        return self.searcher.reranker
+
+    def _asked(self, question: Question) -> tuple[list[SpatialRelation], dict[str, Floats]]:
+        relation = SpatialRelation(question.a, _RELATIONS[question.relation], question.b)
+        return [relation], {word: self.text.word(word) for word in (question.a, question.b)}
+
+    def _reading(self, question: Question) -> Reading:
+        return self._reranker.read(*self._asked(question), Readout.CENTROID)
+
+    def _native(self, question: Question, pictures: Pictures) -> Doubles:
+        return (pictures.native @ self.text.statement(question.text())).astype(np.float64)
 
 
 def reversed_pools(
@@ -167,12 +172,18 @@ def reversed_pools(
     ]
 
 
-def statements(searcher: Searcher, questions: Sequence[Question], photos: Sequence[Photo]) -> list[Metric]:
-    """Every statement against the whole gallery."""
-    classes = [{box.name for box in photo.boxes} for photo in photos]
+def answers_of(questions: Sequence[Question]) -> dict[str, tuple[Question, set[int]]]:
+    """For each statement, a question that it answers and the photographs of which it is true."""
     answers: dict[str, tuple[Question, set[int]]] = {}
     for q in questions:
         answers.setdefault(q.text(), (q, set()))[1].add(q.photo)
+    return answers
+
+
+def statements(searcher: Searcher, questions: Sequence[Question], photos: Sequence[Photo]) -> list[Metric]:
+    """Every statement against the whole gallery."""
+    classes = [{box.name for box in photo.boxes} for photo in photos]
+    answers = answers_of(questions)
     texts, clusters = list(answers), [q.photo for q, _ in answers.values()]
     metrics = []
     first: dict[str, list[float]] = {}

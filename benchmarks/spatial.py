@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.data import Photo, load_photos
 from benchmarks.gallery import index_of, look
 from benchmarks.geometry import Texts, margins, questions_of, report
-from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
+from benchmarks.record import DEFAULT_DATA, Metric, encoder_parser, write_result
 from benchmarks.retrieval import Scorer, captions, mirror_ranking, reversed_pools, statements
 from benchmarks.sketches import measure_sketches
 from indexer.encoder import COMPACT, Encoder
@@ -55,9 +55,7 @@ CHOICES = [
 
 def main() -> None:
     """Run the benchmark from the command line."""
-    options = parser("Spatial accuracy on photographs with boxes.")
-    options.add_argument("--encoder", default=COMPACT, help="compact or an open_clip model name")
-    options.add_argument("--pretrained", help="weights file, tag or random:SEED of an open_clip model")
+    options = encoder_parser("Spatial accuracy on photographs with boxes.", default=COMPACT)
     options.add_argument("--cache", type=Path, help="keep the image tower's output here for the next run")
     arguments = options.parse_args()
     photos = load_photos(arguments.data or DEFAULT_DATA / "coco" / "dev")

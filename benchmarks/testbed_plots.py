@@ -12,6 +12,8 @@ import numpy as np
 from benchmarks.testbed_experiments import CORE, DIVERSITY
 
 Document = dict[str, Any]
+Model = dict[str, Any]
+"""Of a result file, as JSON has it."""
 NAMES = {"n_pair": "$N_{pair}$", "n_2": "$n_2$"}
 KINDS = {"single": "single object, new place", "seen": "seen pair, new places", "unseen": "unseen pair"}
 
@@ -61,6 +63,18 @@ def _best(models: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _core(document: Document) -> list[dict[str, Any]]:
     return [m for m in _models(document, "left_only") if m["world"] == asdict(CORE)]
+
+
+def _of_core(panel: Callable[[Model, Any], None]) -> Callable[[Document, Any], bool]:
+    """A panel about the best model of the core experiment; nothing where that was not run."""
+
+    def drawn(document: Document, at: Any) -> bool:
+        models = _core(document)
+        if models:
+            panel(_best(models), at)
+        return bool(models)
+
+    return drawn
 
 
 def _metric(document: Document, name: str) -> dict[str, Any] | None:
@@ -158,11 +172,8 @@ def _others(document: Document, at: Any) -> bool:
     return bool(rows)
 
 
-def _ablations(document: Document, at: Any) -> bool:
-    models = _core(document)
-    if not models:
-        return False
-    best = _best(models)
+@_of_core
+def _ablations(best: Model, at: Any) -> None:
     terms = ["EE", "EP", "PE", "PP", "BP", "EP+PP+BP", "VP"]
     rows = {
         label: [best["unseen"][kind], *(best["zeroed"][term][kind] for term in terms)]
@@ -171,7 +182,6 @@ def _ablations(document: Document, at: Any) -> bool:
     _bars(at, rows, ["none", *terms])
     at.axhline(0.5, color="k", lw=0.8, ls="--")
     at.set(title="unseen pairs, terms left out", xlabel="zeroed at inference")
-    return True
 
 
 def _dynamics(document: Document, at: Any) -> bool:
@@ -188,25 +198,20 @@ def _dynamics(document: Document, at: Any) -> bool:
     return bool(history)
 
 
-def _gradient(document: Document, at: Any) -> bool:
-    models = _core(document)
-    if not models:
-        return False
+@_of_core
+def _gradient(best: Model, at: Any) -> None:
     for name, style in (("EP", "o-"), ("PP", "s:"), ("BP", "^--")):
-        for head, row in enumerate(_best(models)["attention"]["gradient"][name]):
+        for head, row in enumerate(best["attention"]["gradient"][name]):
             at.plot(
                 np.arange(1, len(row) + 1), row, style, color=f"C{head}", label=f"{name}, head {head}", ms=4
             )
     at.set(xlabel="position of the key", ylabel="logit from the class token", title="horizontal gradient")
     at.legend(fontsize=7, ncol=3)
-    return True
 
 
-def _bias(document: Document, at: Any) -> bool:
-    models = _core(document)
-    if not models:
-        return False
-    found = _best(models)["attention"]
+@_of_core
+def _bias(best: Model, at: Any) -> None:
+    found = best["attention"]
     heads = np.arange(len(found["right_share"]))
     bottom = np.zeros(len(heads))
     for name in ("relational_left", "relational_right", "label_specific"):
@@ -216,14 +221,11 @@ def _bias(document: Document, at: Any) -> bool:
     at.set(xlabel="head", ylabel="share of unseen pictures", title="what a head follows", ylim=(0, 1.3))
     at.set_xticks(heads, [str(h) if alive else f"{h}: empty" for h, alive in enumerate(found["alive"])])
     at.legend(fontsize=8, ncol=2)
-    return True
 
 
-def _deltas(document: Document, at: Any) -> bool:
-    models = _core(document)
-    if not models:
-        return False
-    found = _best(models)["attention"]
+@_of_core
+def _deltas(best: Model, at: Any) -> None:
+    found = best["attention"]
     label, position = np.array(found["delta_label"]), np.array(found["delta_pos"])
     for head in range(label.shape[1]):
         at.plot(label[:, head], position[:, head], ".", ms=4, label=f"head {head}")
@@ -236,7 +238,6 @@ def _deltas(document: Document, at: Any) -> bool:
         title="relational where the position term is the larger",
     )
     at.legend(fontsize=8)
-    return True
 
 
 def _grid(document: Document, at: Any) -> bool:
@@ -251,25 +252,20 @@ def _grid(document: Document, at: Any) -> bool:
     return True
 
 
-def _text(document: Document, at: Any) -> bool:
-    models = _core(document)
-    if not models:
-        return False
-    found = _best(models)["text_attention"]
+@_of_core
+def _text(best: Model, at: Any) -> None:
+    found = best["text_attention"]
     for head, (mean, deviation) in enumerate(zip(found["mean"], found["deviation"], strict=True)):
         places = np.arange(len(mean)) + (head - 1.5) * 0.2
         at.bar(places, mean, 0.2, yerr=deviation, capsize=2, label=f"head {head}")
     at.set_xticks(range(4), ["X", "left of", "Y", "end"])
     at.set(ylabel="attention of the last token", title="captions of unseen pairs")
     at.legend(fontsize=8)
-    return True
 
 
-def _rotation(document: Document, at: Any) -> bool:
-    models = _core(document)
-    if not models:
-        return False
-    found = _best(models)["tokens"]
+@_of_core
+def _rotation(best: Model, at: Any) -> None:
+    found = best["tokens"]
     raw, rotated = np.array(found["raw"]), np.array(found["rotated"])
     gap = np.full((len(raw), 1), np.nan)
     at.imshow(np.concatenate([raw, gap, rotated], axis=1), vmin=-1, vmax=1, cmap="coolwarm")
@@ -279,4 +275,3 @@ def _rotation(document: Document, at: Any) -> bool:
         ylabel="caption token",
         title=f"cosine; rotation fitted on labels 1 to {found['fitted']}",
     )
-    return True

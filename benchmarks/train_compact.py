@@ -381,7 +381,13 @@ def evaluate(
 def cached_features(path: Path | None, photos: Sequence[Photo], crops: int = 0) -> Features:
     """The towers' outputs, read from a file where there is one, or left there for the next run."""
     if path is not None and path.exists():
-        return Features(**torch.load(path, weights_only=True))
+        kept = Features(**torch.load(path, weights_only=True))
+        if len(kept.tokens) != (2 + crops) * len(photos):
+            raise SystemExit(
+                f"{path} holds {len(kept.tokens)} views; {len(photos)} photographs with {crops} crops each make "
+                f"{(2 + crops) * len(photos)}: remove it, or name another file"
+            )
+        return kept
     features = tower_features(photos, views_of(len(photos), crops))
     if path is not None:
         torch.save({name: getattr(features, name) for name in Features.__slots__}, path)
