@@ -213,7 +213,7 @@ def at_batch_one(
 
 def _row_bytes(scan: str, width: int) -> int:
     """Bytes that a scan reads of a row of so many components; int8 rows have a scale and a residual."""
-    return {"int8": width + 8, "float16": 2 * width, "float32": 4 * width}[scan]
+    return {"int8": width + 8, "float32": 4 * width}[scan]
 
 
 def at_batch(

@@ -13,16 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.compiled import compiled
 from indexer.sketch import pca_components
 
 Floats = NDArray[np.float32]
 Packed = NDArray[np.uint8]
+Integers = NDArray[np.int16]
 
 SIDE = 6
 COMPONENTS = 128
@@ -33,11 +34,9 @@ _TINY = 1e-12
 _EXACT = 1 << 24
 """Up to here float32 holds every integer, so that a matrix product of small integers is exact in any order."""
 BLOCK = 1024
-"""Pictures read at a time: bounds the memory, and both cores are seldom woken."""
-FLOAT_BLOCK = 64
-"""Grids read as float32 at a time: they stay in the cache."""
-_TWO_PLANES = 127 * 256 + 127
-"""Largest integer that two signed bytes hold as ``256 high + low``."""
+"""Pictures read at a time: bounds the memory."""
+_LARGEST = 127 * 256 + 127
+"""Integer of a query, which two signed bytes or a word of 16 bits hold."""
 
 
 class Grids(Protocol):
@@ -67,15 +66,6 @@ class GridQuery:
     integers: Floats
     unit: NDArray[np.float64]
     offset: NDArray[np.float64]
-
-
-@cache
-def has_fast_int8() -> bool:
-    """Whether torch multiplies int8 by more than a plain loop here, which its kernels do with VNNI alone."""
-    import torch  # noqa: PLC0415  (an index opens without it)
-
-    supported = getattr(torch.cpu, "_is_vnni_supported", None)
-    return bool(supported and supported())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +169,7 @@ class GridSketcher:
         largest = np.abs(stretched).max(axis=0) + _TINY
         # The squares of a map, too, add up to what float64 holds: its spread is then exact in any order.
         most = min(_EXACT - 1, math.isqrt((1 << 53) // self.side**2))
-        reach = min(most // (self.limit * self.k), _TWO_PLANES)
+        reach = min(most // (self.limit * self.k), _LARGEST)
         integers = np.rint(stretched / largest * reach).astype(np.float32)
         offset = (projected * self.centre[:, None]).sum(axis=0)
         return GridQuery(integers, largest / reach, offset)
@@ -199,61 +189,62 @@ class GridSketcher:
             Whole numbers; see :class:`GridQuery` for what they stand for.
         """
         count, cells, words = len(packed), self.side * self.side, query.integers.shape[1]
-        # Pictures innermost in memory: whatever is done to the few cells of a map runs along all pictures at once.
-        maps = np.empty((words, cells, count))
-        if self.bits == 8:
-            flat = self.codes(packed[:]).reshape(-1, self.k).astype(np.float32) @ query.integers
-            maps[:] = flat.reshape(count, cells, words).transpose(2, 1, 0)
-        elif has_fast_int8():
-            self._integer_products(packed, query, maps)
+        maps = np.empty((count, words, cells))
+        integers = np.ascontiguousarray(query.integers.T.astype(np.int16))
+        if self.bits == 4:
+            half = (self.k + 1) // 2
+            integers = np.pad(integers, ((0, 0), (0, 2 * half - self.k)))
+            low, high = (np.ascontiguousarray(part) for part in (integers[:, :half], integers[:, half:]))
+            bias = 8 * integers.sum(axis=1, dtype=np.int64)
+            for start in range(0, count, BLOCK):
+                part = np.ascontiguousarray(packed[start : start + BLOCK])
+                nibble_products(part, low, high, bias, maps[start : start + BLOCK])
         else:
-            self._float_products(packed, query, maps)
-        return maps.transpose(2, 0, 1)
+            byte_products(self.codes(packed[:]), integers, maps)
+        return maps
 
-    def _float_products(self, packed: Packed | Grids, query: GridQuery, maps: NDArray[np.float64]) -> None:
-        """Products with four-bit codes as float32, which holds every sum of theirs. Exact."""
-        half = (self.k + 1) // 2
-        integers = np.zeros((2 * half, query.integers.shape[1]), np.float32)
-        integers[: self.k] = query.integers
-        for start in range(0, len(packed), FLOAT_BLOCK):
-            part = np.ascontiguousarray(packed[start : start + FLOAT_BLOCK])
-            rows = part.reshape(-1, half)
-            low, high = (rows & np.uint8(15)).astype(np.float32), (rows >> 4).astype(np.float32)
-            low -= np.float32(8)
-            high -= np.float32(8)
-            total = low @ integers[:half]
-            total += high @ integers[half:]
-            maps[..., start : start + FLOAT_BLOCK] = total.reshape(len(part), -1, len(maps)).transpose(
-                2, 1, 0
-            )
 
-    def _integer_products(self, packed: Packed | Grids, query: GridQuery, maps: NDArray[np.float64]) -> None:
-        """Products with four-bit codes as they are packed, in two int8 products of two planes each. Exact."""
-        import torch  # noqa: PLC0415  (an index opens without it)
+@compiled
+def nibble_products(
+    packed: Packed, low: Integers, high: Integers, bias: NDArray[np.int64], maps: NDArray[np.float64]
+) -> None:
+    """Inner products of integers with four-bit codes as they are packed.
 
-        half, words = (self.k + 1) // 2, query.integers.shape[1]
-        whole = np.zeros((2 * half, words), np.int32)
-        whole[: self.k] = query.integers
-        high = (whole + 128) >> 8
-        planes = torch.from_numpy(np.concatenate([high, whole - 256 * high], axis=1).astype(np.int8))
-        bias = 8.0 * whole.sum(axis=0)[:, None, None]
-        # A nibble is a code plus eight, and as a byte never negative. Eight bytes are split at a time where they fit.
-        wide, mask = (np.uint64, 0x0F0F0F0F0F0F0F0F) if self.row_bytes % 8 == 0 else (np.uint8, 0x0F)
-        nibbles = np.empty(min(len(packed), BLOCK) * self.row_bytes, np.uint8)
-        for start in range(0, len(packed), BLOCK):
-            part = np.ascontiguousarray(packed[start : start + BLOCK]).reshape(-1).view(wide)
-            split = nibbles[: part.nbytes].view(wide)
-            rows = torch.from_numpy(split.view(np.int8)).reshape(-1, half)
-            np.bitwise_and(part, wide(mask), out=split)
-            total = torch._int_mm(rows, planes[:half]).numpy()
-            np.right_shift(part, wide(4), out=split)
-            np.bitwise_and(split, wide(mask), out=split)
-            # By numpy: torch would wake both cores for each of these.
-            total += torch._int_mm(rows, planes[half:]).numpy()
-            sums = np.ascontiguousarray(total.reshape(-1, maps.shape[1], 2 * words).transpose(2, 1, 0))
-            sums[:words] *= 256
-            sums[:words] += sums[words:]
-            np.subtract(sums[:words], bias, out=maps[..., start : start + BLOCK])
+    Parameters
+    ----------
+    packed : (R, P * K / 2) uint8
+        A nibble is a code plus eight.
+    low, high : (W, K / 2) int16
+        For the low and for the high nibbles.
+    bias : (W,) int64
+        Eight times the sum of a word's integers.
+    maps : (R, W, P) float64
+        Written to.
+    """
+    words, half = low.shape
+    for r in range(len(packed)):
+        for p in range(maps.shape[2]):
+            cell = packed[r, p * half : (p + 1) * half]
+            for w in range(words):
+                total = np.int32(0)
+                for j in range(half):
+                    # Kept to 32 bits at each step, the loop becomes one instruction for sixteen products.
+                    first = np.int32(np.int32(cell[j] & np.uint8(15)) * np.int32(low[w, j]))
+                    second = np.int32(np.int32(cell[j] >> np.uint8(4)) * np.int32(high[w, j]))
+                    total = np.int32(total + np.int32(first + second))
+                maps[r, w, p] = total - bias[w]
+
+
+@compiled
+def byte_products(codes: NDArray[np.int8], integers: Integers, maps: NDArray[np.float64]) -> None:
+    """Inner products of integers (W, K) int16 with codes (R, P, K) int8, into maps (R, W, P) float64."""
+    for r in range(len(codes)):
+        for p in range(maps.shape[2]):
+            for w in range(len(integers)):
+                total = np.int32(0)
+                for j in range(integers.shape[1]):
+                    total = np.int32(total + np.int32(np.int32(codes[r, p, j]) * np.int32(integers[w, j])))
+                maps[r, w, p] = total
 
 
 def pool_tokens(tokens: Floats, side: int = SIDE) -> Floats:

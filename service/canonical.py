@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.compiled import compiled
+
 if TYPE_CHECKING:
     from indexer.store import Index
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-CANONICAL_ROWS = 256
-"""Rows scored at a time: they stay in the cache."""
+LANES = 64
+"""Partial sums of a score: enough for the widest vector registers, whatever CPU has them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,38 +73,50 @@ def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
 
     Notes
     -----
-    Products of float32 values are exact in float64. Their sum along the contiguous axis of an array follows an order
-    that depends on the length of that axis alone, which a dot product does not promise; but that takes half the time.
-    So its result counts where all that the order of summation may change rounds to the same float32, as it nearly
-    always does, and the other rows are summed in order.
+    Products of float32 values are exact in float64, so the order of their sum alone decides. Component j is added to
+    lane ``j mod 64``, from the first to the last, and the lanes are then added half to half. Every CPU does just that.
     """
-    found = np.empty((3, len(rows)), np.float32)
-    vectors, wide = index.native(), query.native.astype(np.float64)
-    moved = None if query.spatial is None else query.spatial.ravel().astype(np.float64)
-    terms = len(wide) + (0 if moved is None else len(moved))
-    share = order_error(terms)
-    norms = [0.0 if part is None else float(np.linalg.norm(part)) for part in (wide, moved)]
-    for start in range(0, len(rows), CANONICAL_ROWS):
-        part = slice(start, start + CANONICAL_ROWS)
-        some = vectors[rows[part]]  # `take` would copy all of a mapped file, whose vectors are not aligned
-        moments = None
-        sums, size = np.zeros((3, len(some))), norms[0] * _largest(some)
-        np.vecdot(some, wide, out=sums[1])
-        if moved is not None:
-            moments = index.sketcher.decode(index.sketch(rows[part])).reshape(len(some), -1)
-            np.vecdot(moments, moved, out=sums[2])
-            size += norms[1] * _largest(moments)
-        np.add(sums[1], sums[2], out=sums[0])
-        slack = (
-            share * size * np.array([[1.0], [1.0], [moved is not None]])
-        )  # a native query has no spatial score
-        low, high = (sums - slack).astype(np.float32), (sums + slack).astype(np.float32)
-        for row in np.flatnonzero((low != high).any(axis=0)):
-            native = _in_order(some[row], wide)
-            spatial = 0.0 if moments is None or moved is None else _in_order(moments[row], moved)
-            low[:, row] = native + spatial, native, spatial
-        found[:, part] = low
-    return Scores(*found)
+    sums = np.zeros((3, len(rows)))
+    dot_rows(index.native(), rows, query.native.astype(np.float64), sums[1])
+    if query.spatial is not None:
+        moments = index.sketcher.decode(index.sketch(rows)).reshape(len(rows), query.spatial.size)
+        dot_rows(moments, np.arange(len(rows)), query.spatial.ravel().astype(np.float64), sums[2])
+    np.add(sums[1], sums[2], out=sums[0])
+    return Scores(*sums.astype(np.float32))
+
+
+@compiled
+def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
+    """Inner products of some rows in float64, in the order of :func:`canonical_scores`.
+
+    Parameters
+    ----------
+    vectors : (N, D) float32
+        Aligned or not.
+    rows : (R,) int64
+    query : (D,) float64
+    out : (R,) float64
+        Written to.
+    """
+    lanes = np.zeros(LANES)
+    width = len(query)
+    whole = width // LANES * LANES
+    for i in range(len(rows)):
+        row = vectors[rows[i]]
+        lanes[:] = 0.0
+        for start in range(0, whole, LANES):
+            # Slices let the compiler see that it may take several components at a time.
+            some, others = row[start : start + LANES], query[start : start + LANES]
+            for lane in range(LANES):
+                lanes[lane] += np.float64(some[lane]) * others[lane]
+        for at in range(whole, width):
+            lanes[at - whole] += np.float64(row[at]) * query[at]
+        half = LANES // 2
+        while half:
+            for lane in range(half):
+                lanes[lane] += lanes[lane + half]
+            half //= 2
+        out[i] = lanes[0]
 
 
 def order_error(terms: int) -> float:
@@ -118,12 +133,3 @@ def order_error(terms: int) -> float:
         :func:`service.scan.scan_error`), and as much again for a last sum and for the norms' own rounding.
     """
     return 4 * (terms + 4) * 2.0**-53
-
-
-def _in_order(row: Floats, query: NDArray[np.float64]) -> float:
-    return float((row.astype(np.float64) * query).sum())
-
-
-def _largest(rows: Floats) -> float:
-    """At least the largest norm of rows."""
-    return 1.001 * float(np.sqrt(np.vecdot(rows, rows).max(initial=0.0))) + 2.0**-60

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
-from service.errors import InexactInt8, NoDevice
+from service.errors import NoDevice
+from service.int8 import Int8Scan
 from service.scan import Coarse, CpuScan, Found, Scan
 
 if TYPE_CHECKING:
@@ -60,10 +61,8 @@ class ScanKind(StrEnum):
     """What scans on the CPU."""
 
     AUTO = "auto"
-    """From :data:`INT8_ROWS` images on ``int8``, where its products are exact and no plain loop, or else ``float16``,
-    where that reads faster, both as measured at the start; else ``float32``."""
+    """``int8`` from :data:`INT8_ROWS` images on, else ``float32``."""
     FLOAT32 = "float32"
-    FLOAT16 = "float16"
     INT8 = "int8"
 
 
@@ -82,9 +81,8 @@ class Engine:
 
     Notes
     -----
-    Read-only after construction: any number of threads may use it. A float32 scan takes one BLAS thread where
-    the environment says so (``OPENBLAS_NUM_THREADS=1``, which the command line sets): threads serve queries. An
-    int8 scan takes all cores at batch 1, for it waits for the memory.
+    Read-only after construction: any number of threads may use it. A scan takes all cores, for it waits for the memory
+    or for arithmetic; BLAS is to take one thread (``OPENBLAS_NUM_THREADS=1``, which the command line sets).
     """
 
     def __init__(self, index: Index, device: str = "cpu", *, scan: ScanKind = ScanKind.AUTO) -> None:
@@ -95,7 +93,7 @@ class Engine:
 
     @property
     def scan(self) -> str:
-        """What scans: ``int8``, ``float16``, ``float32`` or ``cuda``."""
+        """What scans: ``int8``, ``float32`` or ``cuda``."""
         return self._scan.name
 
     def __len__(self) -> int:
@@ -221,16 +219,7 @@ def _scan_of(index: Index, device: str, kind: ScanKind) -> Scan:
         return TorchScan(index, device)
     if kind is ScanKind.FLOAT32 or (kind is ScanKind.AUTO and len(index) < INT8_ROWS):
         return CpuScan(index)
-    from service.half import HalfScan, half_pays  # noqa: PLC0415
-    from service.int8 import Int8Scan  # noqa: PLC0415
-    from service.quantised import int8_is_exact, int8_pays  # noqa: PLC0415
-
-    dim = index.manifest.encoder.dim
-    if kind is ScanKind.INT8 and not int8_is_exact():
-        raise InexactInt8
-    if kind is ScanKind.INT8 or (kind is ScanKind.AUTO and int8_pays(dim)):
-        return Int8Scan(index)
-    return HalfScan(index) if kind is ScanKind.FLOAT16 or half_pays(dim) else CpuScan(index)
+    return Int8Scan(index)
 
 
 def _cuda(*, insist: bool) -> str | None:

@@ -128,16 +128,3 @@ class InexactDevice(SearchError):
             "use --device cpu",
             field="device",
         )
-
-
-class InexactInt8(SearchError):
-    """An int8 scan was asked for where products of int8 saturate."""
-
-    title = "This CPU has no exact int8 product"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "products of 8-bit numbers saturate on this CPU, and the ranking would not be exact",
-            field="scan",
-            allowed=["auto", "float16", "float32"],
-        )

@@ -13,9 +13,12 @@ its authors published them. The centroid of a standardised map is ours.
 
 from __future__ import annotations
 
+from math import factorial
+
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.compiled import compiled
 from indexer.moments import paired_differences, paired_sums
 
 Doubles = NDArray[np.float64]
@@ -25,6 +28,11 @@ FLOOR = 1e-30
 _ROUNDS = 200
 _TOLERANCE = 1e-9
 _SAFE = 1e-300
+_PER_LN2 = 1.4426950408889634
+_LN2 = 0.693147180369123816490  # its first 32 bits, so that small multiples are exact
+_LN2_REST = 1.90821492927058770002e-10
+_TAYLOR = tuple(1.0 / factorial(k) for k in range(12))
+_POWERS = 2.0 ** (32 - np.arange(64.0))
 
 
 def total(maps: Doubles) -> Doubles:
@@ -111,12 +119,12 @@ def softmax_centroid(maps: Doubles, *, tau: float = 1.0) -> Doubles:
 
 
 def whole_softmax_centroid(maps: Doubles, side: int) -> Doubles:
-    """:func:`softmax_centroid` of maps of whole numbers, in few passes.
+    """:func:`softmax_centroid` of maps of whole numbers.
 
     Parameters
     ----------
     maps : (R, W, P) float64
-        Whole numbers whose squares add up to less than 2**53 a map; fast where R lies innermost in memory.
+        Whole numbers whose squares add up to less than 2**53 a map.
     side : int
         G, with P = G * G.
 
@@ -134,19 +142,45 @@ def whole_softmax_centroid(maps: Doubles, side: int) -> Doubles:
     >>> whole_softmax_centroid(np.array([[[0.0, 5.0, 0.0, 5.0]]]), 2).round(3).tolist()
     [[[0.19, 0.0]]]
     """
-    cells = maps.transpose(1, 2, 0)
-    count = cells.shape[1]
-    first, second = cells.sum(axis=1), np.einsum("wpr,wpr->wr", cells, cells)
-    spread = np.sqrt(np.maximum(count * second - first * first, 0.0)) / count
-    weights = cells - cells.max(axis=1, keepdims=True)
-    weights *= (1.0 / np.where(spread > 0, spread, np.inf))[:, None]
-    np.exp(weights, out=weights)
-    weights *= 2.0**32
-    np.rint(weights, out=weights)
-    odd = 2.0 * np.arange(side) + 1.0 - side
-    sums = np.stack([np.ones(count), np.tile(odd, side), np.repeat(odd, side)]) @ weights
-    centres: Doubles = (sums[:, 1:] / (2 * side * sums[:, :1])).transpose(2, 0, 1)
+    centres = np.empty((*maps.shape[:2], 2))
+    _whole_centres(np.ascontiguousarray(maps).reshape(-1, maps.shape[-1]), side, centres.reshape(-1, 2))
     return centres
+
+
+@compiled
+def _whole_centres(maps: Doubles, side: int, centres: Doubles) -> None:
+    cells = maps.shape[1]
+    weights, halvings = np.empty(cells), np.empty(cells)
+    for m in range(len(maps)):
+        cell = maps[m]
+        first = second = 0.0
+        peak = cell[0]
+        for p in range(cells):
+            first += cell[p]
+            second += cell[p] * cell[p]
+            peak = max(peak, cell[p])
+        spread = np.sqrt(max(cells * second - first * first, 0.0)) / cells
+        inverse = 1.0 / spread if spread > 0 else 0.0
+        for p in range(cells):
+            # exp(x) as 2**n times a polynomial of what is left, at most ln(2) / 2: good to 1e-13, and the same on
+            # every CPU, which a mathematics library does not promise.
+            x = (cell[p] - peak) * inverse
+            n = max(np.rint(x * _PER_LN2), -63.0)
+            r = max((x - n * _LN2) - n * _LN2_REST, -1.0)
+            power = _TAYLOR[11]
+            for k in range(10, -1, -1):
+                power = _TAYLOR[k] + r * power
+            halvings[p], weights[p] = n, power
+        for p in range(cells):
+            weights[p] = np.rint(weights[p] * _POWERS[int(-halvings[p])])
+        mass = across = down = 0.0
+        for row in range(side):
+            for column in range(side):
+                weight = weights[row * side + column]
+                mass += weight
+                across += (2 * column + 1 - side) * weight
+                down += (2 * row + 1 - side) * weight
+        centres[m, 0], centres[m, 1] = across / (2 * side * mass), down / (2 * side * mass)
 
 
 def argmax_centre(maps: Doubles) -> Doubles:

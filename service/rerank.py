@@ -246,14 +246,10 @@ class Reranker:
 
     def _see(self, reading: Reading, packed: Packed | Grids) -> Seen:
         """Centres (R, W, 2) and best cells (R, W) of the words."""
-        # The sum of a lone map would run along its cells, in another order than the sums of many run across maps.
-        count = len(packed)
-        maps = self._sketcher.similarities(
-            np.repeat(packed[:], 2, axis=0) if count == 1 else packed, reading.query
-        )
+        maps = self._sketcher.similarities(packed, reading.query)
         words = len(reading.words)
         centres = centres_of(maps, reading.query, self._sketcher.side, reading.readout)
-        return centres[:count, :words], maps[:count, :words].max(axis=-1)
+        return centres[:, :words], maps[:, :words].max(axis=-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,20 +6,29 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from indexer.compiled import compiled
 from service.canonical import Floats, JointQuery, Rows, Scores
 
 if TYPE_CHECKING:
     from indexer.store import Index
+    from service.quantised import WholeQuery
 
 BLOCK_ROWS = 16_384
-"""Rows scored at a time: for 64 queries 4 MiB of scores, which stay in the cache until they are filtered."""
+"""Rows read at a time."""
+
+PRODUCT_ROWS = 2048
+"""Rows scored at a time: for 64 queries half a MiB of scores, which stay in the cache until they are filtered."""
+
+_AT_A_TIME = 16
 
 FEW_EDGES = 40
 
@@ -40,13 +49,13 @@ class Coarse:
         How far a score of :meth:`Scan.sort_into` may be from the canonical one.
     scores : (N,) float32 or None
         The scan's own, left over from a scan before; None where they are made again.
-    plane : ((D,) int8, float) or None
-        The query in the scan's own numbers, and the size of their step.
+    whole : WholeQuery or None
+        The query in whole numbers, for scores of eight bits.
     """
 
     error: float
     scores: Floats | None = field(default=None, repr=False)
-    plane: tuple[NDArray[np.int8], float] | None = field(default=None, repr=False)
+    whole: WholeQuery | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,13 +119,18 @@ class Scan(Protocol):
 
 
 class CpuScan:
-    """One matrix product a block of rows, in float32: what any CPU does, and what small indexes need.
+    """One matrix product a block of rows, in float32: what any CPU does, what small indexes need and large batches.
 
     Attributes
     ----------
     native : (N, D) float32
     moments : (N, 2K) float32
     error : FloatError
+
+    Notes
+    -----
+    Rows are shared out to all cores, each of which has its own products: let BLAS take one thread
+    (``OPENBLAS_NUM_THREADS=1``, which the command line sets).
     """
 
     name = "float32"
@@ -129,6 +143,8 @@ class CpuScan:
         for rows, native, moments in blocks(index):
             self.native[rows], self.moments[rows] = native, moments
             self.error.add(native, moments)
+        self._parts = split(len(index))
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
@@ -156,28 +172,52 @@ class CpuScan:
     ) -> list[Rows | None]:
         """Candidates of each query, with a guess from every ``stride``-th row; without one where it is 0.
 
-        Native scores (B, N) go into ``kept``.
+        A query whose guess was too high gets None. Native scores (B, N) go into ``kept``.
         """
         native, joint, spatial = stacked(queries)
+        everywhere = len(joint) == len(queries)
 
-        def score(part: slice, kept: Floats | None = None) -> Floats:
-            scores: Floats = native @ self.native[part].T
+        def score(part: slice, out: Floats | None = None, kept: Floats | None = None) -> Floats:
+            scores: Floats = np.matmul(native, self.native[part].T, out=out)
             if kept is not None:
                 kept[:, part] = scores
             if joint:
-                scores[joint] += spatial @ self.moments[part].T
+                shifts = spatial @ self.moments[part].T
+                if everywhere:
+                    scores += shifts
+                else:
+                    scores[joint] += shifts
             return scores
 
         sample = score(slice(0, None, stride)) if stride else np.zeros((len(queries), 0), np.float32)
-        candidates = [
-            _Candidates(count, self.error(query), line, len(self.native))
-            for query, count, line in zip(queries, counts, sample, strict=True)
+        guesses = [
+            guess_of(line, count, len(self.native)) for line, count in zip(sample, counts, strict=True)
         ]
-        for start in range(0, len(self.native), BLOCK_ROWS):
-            scores = score(slice(start, start + BLOCK_ROWS), kept)
-            for one, line in zip(candidates, scores, strict=True):
-                one.offer(start, line)
-        return [one.rows() for one in candidates]
+        errors = [self.error(query) for query in queries]
+        floors = np.array(
+            [floor_below(float(g), e) for g, e in zip(guesses, errors, strict=True)], np.float32
+        )
+
+        def part(first: int, last: int) -> _Reaching:
+            found = _Reaching(floors)
+            room = np.empty((len(queries), min(PRODUCT_ROWS, last - first)), np.float32)
+            for start in range(first, last, PRODUCT_ROWS):
+                rows = slice(start, min(start + PRODUCT_ROWS, last))
+                found.add(start, score(rows, room[:, : rows.stop - start], kept))
+            return found
+
+        parts = list(self._pool.map(lambda one: part(*one), self._parts))
+        chosen: list[Rows | None] = []
+        for b, (count, guess, error) in enumerate(zip(counts, guesses, errors, strict=True)):
+            rows, scores = (
+                np.concatenate(found) for found in zip(*(one.of(b) for one in parts), strict=True)
+            )
+            place = len(scores) - count
+            last = np.partition(scores, place)[place] if place >= 0 else np.float32(-np.inf)
+            # Below the guess, rows that come as close to the last may have been passed over.
+            sure = place >= 0 and last >= guess
+            chosen.append(rows[scores >= floor_below(float(last), error)] if sure else None)
+        return chosen
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`Scan.coarse`."""
@@ -218,53 +258,66 @@ def sort_scores(scores: Floats, edges: Floats) -> tuple[Rows, Rows]:
     return counts, reaching[interval % 2 == 1].astype(np.int64)
 
 
-class _Candidates:
-    """Rows that may still be among the best ``count`` of one query.
+class _Reaching:
+    """Rows of one core that reach the floor of a query (B,), with their scores."""
+
+    def __init__(self, floors: Floats) -> None:
+        self._floors = floors
+        self._held = np.zeros(len(floors), np.int64)
+        self._rows = np.empty((len(floors), 0), np.int64)
+        self._scores = np.empty((len(floors), 0), np.float32)
+
+    def add(self, first: int, scores: Floats) -> None:
+        """Take what reaches of scores (B, R) of rows from ``first`` on."""
+        needed, room = int(self._held.max()) + scores.shape[1], self._rows.shape[1]
+        if needed > room:
+            more = ((0, 0), (0, 2 * needed - room))
+            self._rows, self._scores = np.pad(self._rows, more), np.pad(self._scores, more)
+        keep_reaching(scores, self._floors, first, self._rows, self._scores, self._held)
+
+    def of(self, query: int) -> tuple[Rows, Floats]:
+        """What a query has, in ascending order of rows."""
+        held = int(self._held[query])
+        return self._rows[query, :held], self._scores[query, :held]
+
+
+@compiled
+def keep_reaching(scores: Floats, floors: Floats, first: int, rows: Rows, values: Floats, held: Rows) -> None:
+    """Append what reaches a floor.
 
     Parameters
     ----------
-    count : int
-    error : float
-    sample : (S,) float32
-        Scores of some rows, for a guess of the ``count``-th best of all; empty for none.
-    total : int
-        N.
+    scores : (B, R) float32
+    floors : (B,) float32
+    first : int
+        Number of the first row.
+    rows, values : (B, M) int64, (B, M) float32
+        Written to, from ``held`` on.
+    held : (B,) int64
+        Added to.
     """
+    width = scores.shape[1]
+    for b in range(len(scores)):
+        floor, at, line = floors[b], held[b], scores[b]
+        for start in range(0, width, _AT_A_TIME):
+            end = min(start + _AT_A_TIME, width)
+            some = line[start:end]
+            # Hardly any row reaches: a count of several at once costs less than a look at each.
+            reaching = np.int32(0)
+            for score in some:
+                reaching += np.int32(score >= floor)
+            if reaching:
+                for n in range(start, end):
+                    if line[n] >= floor:
+                        rows[b, at], values[b, at] = first + n, line[n]
+                        at += 1
+        held[b] = at
 
-    def __init__(self, count: int, error: float, sample: Floats, total: int) -> None:
-        self._count, self._error = count, error
-        self._guess = guess_of(sample, count, total)
-        self._floor = floor_below(float(self._guess), error)
-        self._rows: list[Rows] = []
-        self._scores: list[Floats] = []
-        self._held = 0
 
-    def offer(self, first: int, scores: Floats) -> None:
-        fresh = np.flatnonzero(scores >= self._floor)
-        self._rows.append(first + fresh)
-        self._scores.append(scores[fresh])
-        self._held += len(fresh)
-        if self._held > 4 * self._count + 1024:
-            self._tighten()
-
-    def rows(self) -> Rows | None:
-        """The candidates, or None where the guess was too high."""
-        return self._rows[0] if self._tighten() else None
-
-    def _tighten(self) -> bool:
-        """Drop what cannot be among the best any more; whether that is known of any row yet."""
-        rows, scores = np.concatenate(self._rows), np.concatenate(self._scores)
-        self._rows, self._scores = [rows], [scores]
-        if len(scores) < self._count:
-            return False
-        place = len(scores) - self._count
-        last = np.partition(scores, place)[place]
-        if last < self._guess:  # rows that come as close to it may have been passed over
-            return False
-        self._floor = floor_below(float(last), self._error)
-        kept = scores >= self._floor
-        self._rows, self._scores, self._held = [rows[kept]], [scores[kept]], int(kept.sum())
-        return True
+def split(count: int) -> list[tuple[int, int]]:
+    """Rows from and to for each core, none without rows."""
+    edges = np.linspace(0, count, (os.cpu_count() or 1) + 1).astype(int).tolist()
+    return [(start, end) for start, end in pairwise(edges) if start < end]
 
 
 def guess_of(sample: Floats, count: int, total: int) -> np.float32:
@@ -279,12 +332,6 @@ def likely_share(count: int, rows: int, total: int) -> int:
     """How many of the best ``count`` of ``total`` are among so many of the rows, or fewer, nearly always."""
     expected = count * rows / max(1, total)
     return min(rows, math.ceil(expected + 5 * math.sqrt(expected) + 5))
-
-
-def floor_of(scores: Floats, count: int, error: float) -> np.float32:
-    """:func:`floor_below` the best ``count`` of at least as many scores."""
-    place = len(scores) - count
-    return floor_below(float(np.partition(scores, place)[place]), error)
 
 
 def floor_below(last: float, error: float) -> np.float32:
@@ -372,14 +419,17 @@ class FloatError:
         self.native = max(self.native, largest_norm(native))
         self.moment = max(self.moment, largest_norm(moments))
 
+    def reach(self, query: JointQuery) -> float:
+        """At least the largest score that a row can have, and the sum of its products' magnitudes."""
+        size = self.native * largest_norm(query.native[None])
+        if query.spatial is not None:
+            # Part by part (Cauchy and Schwarz): moments are small, and what multiplies them is not.
+            size += self.moment * largest_norm(query.spatial.reshape(1, -1))
+        return size
+
     def __call__(self, query: JointQuery) -> float:
         """How far a float32 score may be from the canonical one."""
-        size = self.native * largest_norm(query.native[None])
-        if query.spatial is None:
-            return scan_error(self._dim, size)
-        # Part by part (Cauchy and Schwarz): moments are small, and what multiplies them is not.
-        size += self.moment * largest_norm(query.spatial.reshape(1, -1))
-        return scan_error(self._dim + self._width, size)
+        return scan_error(self._dim + (0 if query.spatial is None else self._width), self.reach(query))
 
 
 def largest_norm(rows: Floats) -> float:

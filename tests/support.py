@@ -280,3 +280,15 @@ def store(
         created="2025-01-01T00:00:00Z",
     )
     return open_index(out)
+
+
+def lane_sums(products: NDArray) -> NDArray:
+    """Row sums (R,) of float64 products (R, D) in the order that scores are defined by."""
+    lanes = np.zeros((len(products), 64))
+    for start in range(0, products.shape[1], 64):
+        some = products[:, start : start + 64]
+        lanes[:, : some.shape[1]] += some
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes[:, 0]

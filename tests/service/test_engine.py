@@ -6,17 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.sketch import Precision
-from service import half as half_module
 from service import int8 as int8_module
-from service import quantised
 from service import scan as scan_module
 from service.canonical import JointQuery, canonical_scores
 from service.cuda import TorchScan
 from service.engine import Engine, ScanKind
-from service.errors import InexactInt8
-from service.quantised import int8_is_exact
 from service.scan import CpuScan, scan_error
-from tests.support import DIM, vector_index
+from tests.support import DIM, lane_sums, vector_index
 
 
 @pytest.fixture(scope="module", params=[Precision.INT8, Precision.FP16], ids=["int8", "fp16"])
@@ -24,20 +20,16 @@ def index(request, tmp_path_factory):
     return vector_index(tmp_path_factory.mktemp("vectors"), 3000, precision=request.param)
 
 
-@pytest.fixture(params=["float32", "float16", "int8", "torch"])
+@pytest.fixture(params=["float32", "int8", "torch"])
 def engine(request, index, monkeypatch):
     monkeypatch.setattr(scan_module, "BLOCK_ROWS", 700)
-    monkeypatch.setattr(quantised, "PACK_ROWS", 1000)
-    monkeypatch.setattr(half_module, "BLOCK_ROWS", 700)
     monkeypatch.setattr(int8_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
+    monkeypatch.setattr(scan_module, "PRODUCT_ROWS", 700)
+    monkeypatch.setattr(int8_module, "FEW", 8)  # larger batches are the float scan's
     return engine_of(index, request.param)
 
 
 def engine_of(index, kind: str) -> Engine:
-    if kind == "int8" and not int8_is_exact():
-        with pytest.raises(InexactInt8, match="saturate"):
-            Engine(index, "cpu", scan=ScanKind.INT8)
-        pytest.skip("this CPU or torch has no exact int8 product")
     made = Engine(index, "cpu", scan=ScanKind.FLOAT32 if kind == "torch" else ScanKind(kind))
     if kind == "torch":
         made._scan = TorchScan(index, "cpu")
@@ -56,12 +48,12 @@ def queries(index, count: int, seed: int = 1) -> list[JointQuery]:
 
 
 def brute_force(index, query):
-    """Every score by its definition: float64 products, summed in numpy's order."""
-    native = (index.native().astype(np.float64) * query.native).sum(axis=1)
+    """Every score by its definition: float64 products, summed in lanes."""
+    native = lane_sums(index.native().astype(np.float64) * query.native)
     spatial = np.zeros(len(index))
     if query.spatial is not None:
         moments = index.sketcher.decode(index.sketch(slice(None))).reshape(len(index), -1)
-        spatial = (moments.astype(np.float64) * query.spatial.ravel()).sum(axis=1)
+        spatial = lane_sums(moments.astype(np.float64) * query.spatial.ravel())
     return (native + spatial).astype(np.float32), native.astype(np.float32)
 
 
@@ -208,24 +200,3 @@ def test_a_guess_that_was_too_high_is_made_up_for(index, monkeypatch):
     counts = [1, 5, 40, 300, 2999, 3000]
     for query, count, top in zip(many, counts, engine.top(many, counts), strict=True):
         assert np.array_equal(top.rows, order(brute_force(index, query)[0])[:count])
-
-
-@pytest.mark.parametrize("where", ["even", "one core's rows"])
-def test_a_half_scan_asks_again_where_one_core_has_the_best(tmp_path, where):
-    index = vector_index(tmp_path, 3000)
-    engine = engine_of(index, "float16")
-    query = queries(index, 1)[0]
-    if where != "even":
-        query = JointQuery(index.native()[:200].mean(axis=0))
-    total, _ = brute_force(index, query)
-    for count in (1, 64, 350):
-        assert np.array_equal(engine.top([query], [count])[0].rows, order(total)[:count])
-
-
-def test_the_fastest_exact_scan_is_chosen_by_measurement(tmp_path, monkeypatch):
-    index = vector_index(tmp_path, 300)
-    monkeypatch.setattr("service.engine.INT8_ROWS", 100)
-    for int8, half, name in ((True, True, "int8"), (False, True, "float16"), (False, False, "float32")):
-        monkeypatch.setattr("service.quantised.int8_pays", lambda dim, pays=int8: pays)
-        monkeypatch.setattr("service.half.half_pays", lambda dim, pays=half: pays)
-        assert Engine(index).scan == name

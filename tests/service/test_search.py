@@ -21,7 +21,7 @@ from service.errors import (
 from service.query import Mode, Readout, SearchRequest
 from service.results import Ranking
 from service.search import Searcher
-from tests.support import Placed, SmallParser, TinyEncoder, draw, index_folder
+from tests.support import Placed, SmallParser, TinyEncoder, draw, index_folder, lane_sums
 
 PLAIN = ["red", "a photo of a blue thing", "yellow and green", "nothing at all", "purple orange"]
 SPATIAL = [
@@ -100,7 +100,7 @@ def test_a_relation_that_cannot_rank_leaves_the_native_ranking(searcher):
 def test_native_is_the_plain_inner_product(searcher):
     query = "a photo of a blue thing"
     text = TinyEncoder().encode_texts([query]).vectors[0].astype(np.float64)
-    expected = (searcher.index.native().astype(np.float64) * text).sum(axis=1).astype(np.float32)
+    expected = lane_sums(searcher.index.native().astype(np.float64) * text).astype(np.float32)
     hits = searcher.search(query, k=60).hits
     ids = searcher.index.images["id"].to_pylist()
     assert {h.id: h.score for h in hits} == {i: float(s) for i, s in zip(ids, expected, strict=True)}
