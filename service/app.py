@@ -43,7 +43,7 @@ from service.schemas import (
 )
 from service.search import Searcher
 from service.settings import Settings
-from service.work import Workers
+from service.work import Together, Workers
 
 STATIC = Path(__file__).parent / "static"
 BODY_LIMIT = 4 << 20
@@ -134,11 +134,13 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.holder = holder
         app.state.started = time.time()
+        app.state.asking = Together("ask", threads=settings.workers, queue=settings.queue)
         app.state.searches = Workers("search", threads=settings.workers, queue=settings.queue)
         app.state.pictures = Workers("picture", threads=settings.workers, queue=settings.queue)
         # A daemon: whoever stops the server while it loads does not wait for the load.
         threading.Thread(target=open_and_tell, name="open", daemon=True).start()
         yield
+        app.state.asking.close()
         app.state.searches.close()
         app.state.pictures.close()
 
@@ -165,7 +167,7 @@ def _add_searches(app: FastAPI) -> None:
 
     async def answer(request: Request, asked: SearchRequest) -> JSONResponse:
         searcher: Searcher = request.app.state.holder.searcher
-        result = (await request.app.state.searches.run(searcher.answer, [asked]))[0]
+        result = await request.app.state.asking.ask(searcher.answer, asked)
         if isinstance(result, SearchError):
             raise result
         return JSONResponse(_result(searcher, result))
