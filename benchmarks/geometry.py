@@ -166,11 +166,11 @@ def read(tokens: Floats, subject: Floats, thing: Floats, words: Floats) -> dict[
 
 def read_sketch(index: Index, photo: int, subject: Floats, thing: Floats) -> dict[str, Doubles]:
     """Centres of two words on the grid as a search reads it."""
-    sketcher, packed = index.grid_sketcher, index.grid(np.array([photo]))
+    sketcher, packed = index.grid_sketcher, index.grid()
     assert sketcher is not None
     assert packed is not None
     query = sketcher.query(np.stack([subject, thing]) - sketcher.vocabulary.mean(axis=0))
-    maps = sketcher.similarities(packed, query)[0]
+    maps = sketcher.similarities(packed, query, np.array([photo]))[0]
     return {"centroid": softmax_centroid(maps.reshape(2, sketcher.side, sketcher.side))}
 
 

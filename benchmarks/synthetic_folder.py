@@ -25,7 +25,7 @@ def write_synthetic(folder: Path, rows: int, *, grid: bool) -> Path:
         (
             index.vectors[part],
             index.codes[part],
-            gridded.grid(part) if grid else np.zeros((len(index.codes[part]), 0), np.uint8),
+            gridded.grid()[part] if grid else np.zeros((len(index.codes[part]), 0), np.uint8),
         )
         for part in (slice(start, start + 8192) for start in range(0, rows, 8192))
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,22 +33,10 @@ _REACH = 4.0
 _TINY = 1e-12
 _EXACT = 1 << 24
 """Up to here float32 holds every integer, so that a matrix product of small integers is exact in any order."""
-BLOCK = 1024
-"""Pictures read at a time: bounds the memory."""
+FETCHED = 256
+"""Grids copied from the map at a time, faster than arithmetic would wait for each, and few enough for the cache."""
 _LARGEST = 127 * 256 + 127
 """Integer of a query, which two signed bytes or a word of 16 bits hold."""
-
-
-class Grids(Protocol):
-    """Packed grids that are fetched slice by slice."""
-
-    def __len__(self) -> int:
-        """How many."""
-        ...
-
-    def __getitem__(self, part: slice) -> Packed:
-        """Fetch some, (R, row_bytes)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,33 +162,37 @@ class GridSketcher:
         offset = (projected * self.centre[:, None]).sum(axis=0)
         return GridQuery(integers, largest / reach, offset)
 
-    def similarities(self, packed: Packed | Grids, query: GridQuery) -> NDArray[np.float64]:
+    def similarities(
+        self, packed: Packed, query: GridQuery, rows: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
         """Similarity of every cell to every word, exact for the codes: the same bits alone and in any batch.
 
         Parameters
         ----------
         packed : (N, row_bytes) uint8
-            Or what gives slices of it, which are then fetched when their turn comes.
+            May be mapped: only what is asked for is read.
         query : GridQuery
+        rows : (R,) int64, optional
+            Which pictures; all by default.
 
         Returns
         -------
-        maps : (N, W, P) float64
+        maps : (R, W, P) float64
             Whole numbers; see :class:`GridQuery` for what they stand for.
         """
-        count, cells, words = len(packed), self.side * self.side, query.integers.shape[1]
-        maps = np.empty((count, words, cells))
+        rows = np.arange(len(packed)) if rows is None else rows
         integers = np.ascontiguousarray(query.integers.T.astype(np.int16))
+        maps = np.empty((len(rows), len(integers), self.side * self.side))
         if self.bits == 4:
             half = (self.k + 1) // 2
             integers = np.pad(integers, ((0, 0), (0, 2 * half - self.k)))
             low, high = (np.ascontiguousarray(part) for part in (integers[:, :half], integers[:, half:]))
             bias = 8 * integers.sum(axis=1, dtype=np.int64)
-            for start in range(0, count, BLOCK):
-                part = np.ascontiguousarray(packed[start : start + BLOCK])
-                nibble_products(part, low, high, bias, maps[start : start + BLOCK])
+            for start in range(0, len(rows), FETCHED):
+                part = slice(start, start + FETCHED)
+                nibble_products(packed[rows[part]], low, high, bias, maps[part])
         else:
-            byte_products(self.codes(packed[:]), integers, maps)
+            byte_products(self.codes(packed[rows]), integers, maps)
         return maps
 
 

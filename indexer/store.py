@@ -127,23 +127,15 @@ class Index:
             return np.ascontiguousarray(raw).view(np.float16).reshape(-1, 2, k)
         return (raw ^ np.uint8(_INT8_OFFSET)).view(np.int8).reshape(-1, 2, k)
 
-    def grid(self, rows: NDArray[np.intp] | slice = slice(None)) -> Packed | None:
-        """Packed patch grids, read from disk as they are asked for.
-
-        Parameters
-        ----------
-        rows : (R,) int or slice
-            Which images; all by default.
+    def grid(self) -> Packed | None:
+        """Packed patch grids of all images, mapped from disk.
 
         Returns
         -------
-        packed : (R, row_bytes) uint8 or None
+        packed : (N, row_bytes) uint8 or None, read-only
             For ``grid_sketcher``; None where the index has no grids.
         """
-        if self._grid is None:
-            return None
-        chosen = np.asarray(self._grid)[rows]
-        return chosen.copy() if isinstance(rows, slice) else chosen
+        return self._grid
 
 
 def open_index(folder: Path) -> Index:
@@ -376,7 +368,7 @@ def _open_grid(
     if not manifest.indexed:
         return sketcher, np.zeros(shape, np.uint8)
     # Raises ValueError where the file is shorter than that; longer is caught by its size in the manifest.
-    return sketcher, np.memmap(folder / manifest.files["grid"].name, np.uint8, "r", shape=shape)
+    return sketcher, np.asarray(np.memmap(folder / manifest.files["grid"].name, np.uint8, "r", shape=shape))
 
 
 _DATA_FILES = {

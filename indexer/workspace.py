@@ -313,8 +313,9 @@ class _Previous:
 
     def vectors(self, rows: Sequence[int]) -> tuple[Floats, Codes, Packed]:
         picked = np.asarray(rows)
-        grid = self._index.grid(picked)
-        return self._native[picked], self._index.sketch(picked), _no_grid(len(rows)) if grid is None else grid
+        grid = self._index.grid()
+        packed = _no_grid(len(rows)) if grid is None else grid[picked]
+        return self._native[picked], self._index.sketch(picked), packed
 
 
 class _Shard:

@@ -32,7 +32,7 @@ from service.scan import Coarse, CpuScan, Found, Scan
 if TYPE_CHECKING:
     from indexer.store import Index
 
-SHARED_ROWS = 512
+SHARED_ROWS = 8192
 """Rows of one query from which on their canonical scores are worth another core."""
 
 INT8_ROWS = 8192

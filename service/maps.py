@@ -18,7 +18,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import compiled
+from indexer.compiled import compiled, compiled_sums
 from indexer.moments import paired_differences, paired_sums
 
 Doubles = NDArray[np.float64]
@@ -118,7 +118,7 @@ def softmax_centroid(maps: Doubles, *, tau: float = 1.0) -> Doubles:
     return centroid(np.exp(z - z.max(axis=(-2, -1), keepdims=True)))
 
 
-def whole_softmax_centroid(maps: Doubles, side: int) -> Doubles:
+def whole_softmax_centroid(maps: Doubles, side: int) -> tuple[Doubles, Doubles]:
     """:func:`softmax_centroid` of maps of whole numbers.
 
     Parameters
@@ -131,6 +131,8 @@ def whole_softmax_centroid(maps: Doubles, side: int) -> Doubles:
     Returns
     -------
     centres : (R, W, 2) float64
+    peaks : (R, W) float64
+        The best cell of each map.
 
     Notes
     -----
@@ -139,26 +141,22 @@ def whole_softmax_centroid(maps: Doubles, side: int) -> Doubles:
 
     Examples
     --------
-    >>> whole_softmax_centroid(np.array([[[0.0, 5.0, 0.0, 5.0]]]), 2).round(3).tolist()
+    >>> whole_softmax_centroid(np.array([[[0.0, 5.0, 0.0, 5.0]]]), 2)[0].round(3).tolist()
     [[[0.19, 0.0]]]
     """
-    centres = np.empty((*maps.shape[:2], 2))
-    _whole_centres(np.ascontiguousarray(maps).reshape(-1, maps.shape[-1]), side, centres.reshape(-1, 2))
-    return centres
+    centres, peaks = np.empty((*maps.shape[:2], 2)), np.empty(maps.shape[:2])
+    flat = np.ascontiguousarray(maps).reshape(-1, maps.shape[-1])
+    _whole_centres(flat, side, centres.reshape(-1, 2), peaks.reshape(-1))
+    return centres, peaks
 
 
 @compiled
-def _whole_centres(maps: Doubles, side: int, centres: Doubles) -> None:
+def _whole_centres(maps: Doubles, side: int, centres: Doubles, peaks: Doubles) -> None:
     cells = maps.shape[1]
     weights, halvings = np.empty(cells), np.empty(cells)
     for m in range(len(maps)):
         cell = maps[m]
-        first = second = 0.0
-        peak = cell[0]
-        for p in range(cells):
-            first += cell[p]
-            second += cell[p] * cell[p]
-            peak = max(peak, cell[p])
+        first, second, peak = _whole_sums(cell)
         spread = np.sqrt(max(cells * second - first * first, 0.0)) / cells
         inverse = 1.0 / spread if spread > 0 else 0.0
         for p in range(cells):
@@ -173,14 +171,37 @@ def _whole_centres(maps: Doubles, side: int, centres: Doubles) -> None:
             halvings[p], weights[p] = n, power
         for p in range(cells):
             weights[p] = np.rint(weights[p] * _POWERS[int(-halvings[p])])
-        mass = across = down = 0.0
-        for row in range(side):
-            for column in range(side):
-                weight = weights[row * side + column]
-                mass += weight
-                across += (2 * column + 1 - side) * weight
-                down += (2 * row + 1 - side) * weight
+        mass, across, down = _whole_moments(weights, side)
         centres[m, 0], centres[m, 1] = across / (2 * side * mass), down / (2 * side * mass)
+        peaks[m] = peak
+
+
+@compiled_sums
+def _whole_sums(cell: Doubles) -> tuple[float, float, float]:
+    """Sum, sum of squares and largest of whole numbers (P,)."""
+    first = second = 0.0
+    peak = cell[0]
+    for value in cell:
+        first += value
+        second += value * value
+        peak = max(peak, value)
+    return first, second, peak
+
+
+@compiled_sums
+def _whole_moments(weights: Doubles, side: int) -> tuple[float, float, float]:
+    """Sum of whole weights (P,), and their sums times twice the distance from the middle, across and down."""
+    mass = across = down = 0.0
+    for row in range(side):
+        line = weights[row * side : (row + 1) * side]
+        part = shift = 0.0
+        for column in range(side):
+            part += line[column]
+            shift += (2 * column + 1 - side) * line[column]
+        mass += part
+        across += shift
+        down += (2 * row + 1 - side) * part
+    return mass, across, down
 
 
 def argmax_centre(maps: Doubles) -> Doubles:

@@ -27,7 +27,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.grid import GridQuery, Grids, GridSketcher, Packed
+from indexer.grid import GridQuery, GridSketcher, Packed
 from indexer.store import Index
 from parser.relation import Position, SpatialRelation
 from service.canonical import Floats, Rows, Scores
@@ -119,10 +119,12 @@ class Reranker:
     def __init__(self, index: Index, *, candidates: int = CANDIDATES) -> None:
         self._candidates = candidates
         assert index.grid_sketcher is not None
-        self._index = index
         self._sketcher: GridSketcher = index.grid_sketcher
         self._native_std = index.manifest.calibration.native_std
-        self._reference = _Chosen(index, reference_rows(index))[:]
+        packed = index.grid()
+        assert packed is not None
+        self._packed = packed
+        self._reference = packed[reference_rows(index)]
         self._known: OrderedDict[tuple[Readout, int, bytes], Seen] = OrderedDict()
         self._lock = Lock()
         vocabulary = self._sketcher.vocabulary
@@ -189,26 +191,28 @@ class Reranker:
 
     def parts(self, reading: Reading, rows: Rows) -> Doubles:
         """Score pictures of the index, relation by relation, at weight 1: see :meth:`score`."""
-        return self.score(reading, _Chosen(self._index, rows))
+        return self.score(reading, self._packed, rows)
 
-    def score(self, reading: Reading, packed: Packed | Grids) -> Doubles:
+    def score(self, reading: Reading, packed: Packed, rows: Rows | None = None) -> Doubles:
         """Score grids, relation by relation, at weight 1.
 
         Parameters
         ----------
         reading : Reading
-        packed : (R, row_bytes) uint8
+        packed : (N, row_bytes) uint8
             Made by the index's grid sketcher; the pictures need not be in the index.
+        rows : (R,) int64, optional
+            Which of them; all by default.
 
         Returns
         -------
         parts : (R, relations) float64
             In units of the native score.
         """
-        place, presence = self.terms(reading, packed)
+        place, presence = self.terms(reading, packed, rows)
         return PLACE * place + PRESENCE * presence
 
-    def terms(self, reading: Reading, packed: Packed | Grids) -> tuple[Doubles, Doubles]:
+    def terms(self, reading: Reading, packed: Packed, rows: Rows | None = None) -> tuple[Doubles, Doubles]:
         """What :meth:`score` is the weighted sum of.
 
         Returns
@@ -217,7 +221,7 @@ class Reranker:
             In units of the native score.
         """
         usual_centres, usual_peaks = self._usual(reading)
-        centres, peaks = self._see(reading, packed)
+        centres, peaks = self._see(reading, packed, rows)
         spread = usual_peaks.std(axis=0)
         presence = (peaks - usual_peaks.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
         places, there = [], []
@@ -244,32 +248,18 @@ class Reranker:
                     self._known.popitem(last=False)
         return known
 
-    def _see(self, reading: Reading, packed: Packed | Grids) -> Seen:
+    def _see(self, reading: Reading, packed: Packed, rows: Rows | None = None) -> Seen:
         """Centres (R, W, 2) and best cells (R, W) of the words."""
-        maps = self._sketcher.similarities(packed, reading.query)
+        maps = self._sketcher.similarities(packed, reading.query, rows)
         words = len(reading.words)
+        if reading.readout is Readout.CENTROID:
+            return whole_softmax_centroid(maps, self._sketcher.side)
         centres = centres_of(maps, reading.query, self._sketcher.side, reading.readout)
         return centres[:, :words], maps[:, :words].max(axis=-1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Chosen:
-    """Grids of some rows of an index."""
-
-    index: Index
-    rows: Rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, part: slice) -> Packed:
-        packed = self.index.grid(self.rows[part])
-        assert packed is not None
-        return packed
-
-
 def centres_of(maps: Doubles, query: GridQuery, side: int, readout: Readout) -> Doubles:
-    """Where each word is, by one of the readouts.
+    """Where each word is, by one of the published readouts.
 
     Parameters
     ----------
@@ -284,8 +274,6 @@ def centres_of(maps: Doubles, query: GridQuery, side: int, readout: Readout) -> 
     -------
     centres : (R, W, 2) float64
     """
-    if readout is Readout.CENTROID:
-        return whole_softmax_centroid(maps, side)
     square = (*maps.shape[:-1], side, side)
     cosines = (maps * query.unit[:, None] + query.offset[:, None]).transpose(0, 2, 1)
     weights = adr_dense(cosines) if readout is Readout.ADR_DENSE else excess(cosines)

@@ -62,7 +62,7 @@ def test_similarities_are_whole_exact_and_near_the_truth(sketcher) -> None:
 def test_blocks_do_not_show(sketcher, monkeypatch) -> None:
     packed, query = sketcher.encode(cells()), sketcher.query(WORDS)
     whole = sketcher.similarities(packed, query)
-    monkeypatch.setattr(grid, "BLOCK", 7)
+    monkeypatch.setattr(grid, "FETCHED", 7)
     assert sketcher.similarities(packed, query).tobytes() == whole.tobytes()
 
 
@@ -106,8 +106,7 @@ def test_arrays_read_back(sketcher) -> None:
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("k", [5, 32])
-def test_maps_are_whole_products_of_codes_and_words(sketcher, monkeypatch, k, bits) -> None:
-    monkeypatch.setattr("indexer.grid.BLOCK", 64)
+def test_maps_are_whole_products_of_codes_and_words(sketcher, k, bits) -> None:
     rng = np.random.default_rng(5)
     components = np.linalg.qr(rng.standard_normal((40, 40)))[0][:k].astype(np.float32)
     other = replace(
@@ -123,3 +122,5 @@ def test_maps_are_whole_products_of_codes_and_words(sketcher, monkeypatch, k, bi
     query = other.query(rng.standard_normal((3, 40)).astype(np.float32))
     products = np.einsum("npk,kw->nwp", other.codes(packed).astype(float), query.integers)
     assert np.array_equal(other.similarities(packed, query), products)
+    some = np.array([149, 3, 3])
+    assert np.array_equal(other.similarities(packed, query, some), products[some])

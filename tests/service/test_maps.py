@@ -61,7 +61,7 @@ def test_whole_numbers_give_the_same_centroid_and_mirror_exactly():
     maps = MAPS[6, 6]
 
     def whole(square):
-        return whole_softmax_centroid(np.ascontiguousarray(square).reshape(len(square), 2, 36), 6)
+        return whole_softmax_centroid(np.ascontiguousarray(square).reshape(len(square), 2, 36), 6)[0]
 
     assert np.allclose(whole(maps), softmax_centroid(maps), atol=1e-8)
     assert np.array_equal(whole(maps[..., ::-1]), whole(maps) * [-1, 1])
