@@ -8,7 +8,8 @@ What this module holds to:
   score from above and below, row by row; rounding and the query's own remainder are bounded too
   (:meth:`service.quantised.WholeQuery.error`);
 - a row is dropped only where its upper bound is below the k-th largest lower bound;
-- ``l_n`` is read only for rows that the bounds leave in doubt: neighbours of a page's pictures in the native ranking;
+- ``l_n`` is read only for rows that the bounds leave in doubt: candidates beyond those wanted, and neighbours of a
+  page's pictures in the native ranking;
 - the loops are compiled for the CPU at hand and run in all cores. Integers are exact on every one.
 
 More than :data:`FEW` queries at a time are bounded by arithmetic and no longer by the memory, which one float32
@@ -27,11 +28,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.canonical import Doubles, Floats, JointQuery, Rows
-from service.quantised import FINER, TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, products, sort_rows
-from service.scan import BLOCK_ROWS, SAMPLE_ROWS, Coarse, CpuScan, Found, guess_of, sort_scores, split
+from service.quantised import FINER, TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, products, refine, sort_rows
+from service.scan import (
+    BLOCK_ROWS,
+    SAMPLE_ROWS,
+    Coarse,
+    CpuScan,
+    Found,
+    floor_below,
+    guess_of,
+    sort_scores,
+    split,
+)
 
 if TYPE_CHECKING:
     from indexer.store import Index
+
+MANY = 1.2
+"""Candidates for each that is wanted, from which on another look costs less than their exact scores."""
 
 FEW = 4
 """Queries up to which the memory is what they wait for."""
@@ -88,20 +102,15 @@ class Int8Scan:
         scores, shifts = self._score(whole, [one for one in moved if one is not None])
         shift = iter(shifts)
         found = []
-        for b, (query, count) in enumerate(zip(queries, counts, strict=True)):
-            joint = moved[b]
-            slack = self._native.residual * np.float32(whole[b].norm * (1 + 2.0**-20))
-            upper = scores[b] + slack
-            error = whole[b].error(self._native) + 16 * UNIT_ROUNDOFF * self._float.error.reach(query)
-            if joint is not None:
-                upper += next(shift)
-                error += joint.error(self._moments)
-                if self._moments.largest_residual:
-                    more = self._moments.residual * np.float32(joint.norm * (1 + 2.0**-20))
-                    slack, upper = slack + more, upper + more
-            rows = _select(upper, slack, count, error + TINY)
+        for query, count, one, other, native in zip(queries, counts, whole, moved, scores, strict=True):
+            terms = [(self._native, one)]
+            total = native
+            if other is not None:
+                terms.append((self._moments, other))
+                total = native + next(shift)
+            rows = _select(total, terms, count, 16 * UNIT_ROUNDOFF * self._float.error.reach(query))
             # For the native ranks of spatial queries; a native ranking has them already.
-            found.append(Found(rows, None if joint is None else self._coarse(whole[b], scores[b])))
+            found.append(Found(rows, None if other is None else self._coarse(one, native)))
         return found
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
@@ -158,18 +167,48 @@ class Int8Scan:
         return Coarse(whole.fine_error(self._native) + centre, scores, whole)
 
 
-def _select(upper: Floats, slack: Floats, count: int, error: float) -> Rows:
-    """Rows whose upper bound (N,) reaches the ``count``-th largest lower bound, two slacks (N,) below it."""
-    n = len(upper)
+def _select(
+    scores: Floats, terms: Sequence[tuple[CodedRows, WholeQuery]], count: int, rounding: float
+) -> Rows:
+    """Rows that may be among the best.
+
+    Parameters
+    ----------
+    scores : (N,) float32
+        Sum of the terms, by the first codes of their rows.
+    terms : sequence of (CodedRows, WholeQuery)
+    count : int
+        How many of the best.
+    rounding : float
+        What rounding of the sum and of the canonical score may add to the terms' errors.
+    """
+    n = len(scores)
     if count >= n:
         return np.arange(n)
+    slack = np.zeros(n, np.float32)
+    for rows, query in terms:
+        if rows.largest_residual:
+            slack += rows.residual * np.float32(query.norm * (1 + 2.0**-20))
+    upper = scores + slack
     # Any threshold that leaves enough rows will do: one from a sample saves sorting all.
     threshold = guess_of(upper[:: max(1, n // SAMPLE_ROWS)], count, n)
-    rows = np.flatnonzero(upper >= threshold)
-    if len(rows) < count:
+    chosen = np.flatnonzero(upper >= threshold)
+    if len(chosen) < count:
         threshold = np.partition(upper, n - count)[n - count]
-        rows = np.flatnonzero(upper >= threshold)
-    low = upper[rows] - 2 * slack[rows]
-    last = float(np.partition(low, len(low) - count)[len(low) - count])
-    floor = np.nextafter(np.float32(last - 2 * error - 4 * UNIT_ROUNDOFF * abs(last)), np.float32(-np.inf))
-    return rows[upper[rows] >= floor] if floor >= threshold else np.flatnonzero(upper >= floor)
+        chosen = np.flatnonzero(upper >= threshold)
+    error = sum(query.error(rows) for rows, query in terms) + rounding + TINY
+    floor = _floor(upper[chosen] - 2 * slack[chosen], count, error)
+    chosen = chosen[upper[chosen] >= floor] if floor >= threshold else np.flatnonzero(upper >= floor)
+    if len(chosen) < MANY * count:
+        return chosen
+    fine = scores[chosen]
+    for rows, query in terms:
+        refine(rows.low, rows.scale, query.codes, query.step / FINER, chosen, fine)
+    error = sum(query.fine_error(rows) for rows, query in terms) + rounding + TINY
+    return chosen[fine >= _floor(fine, count, error)]
+
+
+def _floor(scores: Floats, count: int, error: float) -> np.float32:
+    """What a member of the true best has at least, where none of these scores is more than the error off."""
+    last = float(np.partition(scores, len(scores) - count)[len(scores) - count])
+    return floor_below(last, error + 2 * UNIT_ROUNDOFF * abs(last))

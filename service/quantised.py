@@ -186,6 +186,26 @@ def whole_product(codes: Codes, query: Wide) -> int:
 
 
 @compiled
+def refine(low: Codes, scale: Floats, query: Wide, step: float, rows: Rows, scores: Floats) -> None:
+    """Add to scores (R,) float32 of some rows what their second codes say.
+
+    Parameters
+    ----------
+    low : (N, D) int8
+    scale : (N,) float32
+    query : (D,) int16
+    step : float
+        Of a product with ``low``.
+    rows : (R,) int64
+    scores : (R,) float32
+        Written to.
+    """
+    for i in range(len(rows)):
+        n = rows[i]
+        scores[i] = np.float32(scores[i] + step * scale[n] * whole_product(low[n], query))
+
+
+@compiled
 def sort_rows(
     rows: tuple[Codes, Floats, Floats],
     coarse: Floats,

@@ -19,8 +19,10 @@ Axes: R images, W words, P cells, G cells down and across.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 
@@ -50,6 +52,8 @@ PRESENCE = 2.0
 """Chosen on photographs of coco/train with heads trained on others, see the log of choices in benchmarks.spatial."""
 BACKGROUND = 10
 """Nouns that compete with the query's for the cells, in ``adr_background``."""
+SHARED_ROWS = 512
+"""Grids of one query from which on reading them is worth another core."""
 _LEAST_SPREAD = 0.02
 """Of a displacement, in picture widths; less is rounding."""
 
@@ -127,6 +131,7 @@ class Reranker:
         self._reference = packed[reference_rows(index)]
         self._known: OrderedDict[tuple[Readout, int, bytes], Seen] = OrderedDict()
         self._lock = Lock()
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rerank")
         vocabulary = self._sketcher.vocabulary
         self._mean_word: Floats = vocabulary.mean(axis=0)
         self._background: Floats = vocabulary[:: max(1, len(vocabulary) // BACKGROUND)][:BACKGROUND]
@@ -250,10 +255,18 @@ class Reranker:
 
     def _see(self, reading: Reading, packed: Packed, rows: Rows | None = None) -> Seen:
         """Centres (R, W, 2) and best cells (R, W) of the words."""
+        chosen = np.arange(len(packed)) if rows is None else rows
+        if len(chosen) < SHARED_ROWS:
+            return self._read(reading, packed, chosen)
+        parts = np.array_split(chosen, os.cpu_count() or 1)
+        seen = list(self._pool.map(lambda part: self._read(reading, packed, part), parts))
+        return np.concatenate([one for one, _ in seen]), np.concatenate([one for _, one in seen])
+
+    def _read(self, reading: Reading, packed: Packed, rows: Rows) -> Seen:
         maps = self._sketcher.similarities(packed, reading.query, rows)
-        words = len(reading.words)
         if reading.readout is Readout.CENTROID:
             return whole_softmax_centroid(maps, self._sketcher.side)
+        words = len(reading.words)
         centres = centres_of(maps, reading.query, self._sketcher.side, reading.readout)
         return centres[:, :words], maps[:, :words].max(axis=-1)
 
