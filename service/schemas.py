@@ -51,6 +51,16 @@ class SearchBody(BaseModel):
         return SearchRequest(query=one_query(self.q, self.query), **values)
 
 
+def search_parameters() -> list[dict[str, Any]]:
+    """Describe the fields of a :class:`SearchBody` as parameters of an address, for OpenAPI."""
+    schema = SearchBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    return [
+        {"name": name, "in": "query", "required": False, "schema": one}
+        | ({"description": one["description"]} if "description" in one else {})
+        for name, one in schema["properties"].items()
+    ]
+
+
 def one_query(q: str | None, query: str | None) -> str:
     """Take the query that came under one of two names.
 
