@@ -78,13 +78,13 @@ class Int8Scan:
         )
         for start in range(0, n, BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, n))
-            self._native.put(rows, native[rows], self._centre)
+            self._native.put(rows, np.ascontiguousarray(native[rows]), self._centre)
             if coded:
                 self._moments.put_codes(
                     rows, index.sketch(rows).reshape(-1, moments.shape[1]).astype(np.int8)
                 )
             else:
-                self._moments.put(rows, moments[rows], np.zeros(moments.shape[1]))
+                self._moments.put(rows, np.ascontiguousarray(moments[rows]), np.zeros(moments.shape[1]))
         self._parts = split(n)
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 16_384
 """Rows read at a time."""
 
-PRODUCT_ROWS = 2048
-"""Rows scored at a time: for 64 queries half a MiB of scores, which stay in the cache until they are filtered."""
+PRODUCT_ROWS = 512
+"""Rows scored at a time: for 64 queries 128 KiB of scores, which stay in the cache until they are filtered."""
 
 _AT_A_TIME = 16
 
@@ -137,8 +137,9 @@ class CpuScan:
 
     def __init__(self, index: Index) -> None:
         # Mapped vectors start 45 bytes into their file; BLAS wants them aligned.
-        self.native = np.empty((len(index), index.manifest.encoder.dim), np.float32)
-        self.moments = np.empty((len(index), 2 * index.manifest.k), np.float32)
+        dim, width = index.manifest.encoder.dim, 2 * index.manifest.k
+        self._both = np.empty((len(index), dim + width), np.float32)
+        self.native, self.moments = self._both[:, :dim], self._both[:, dim:]
         self.error = FloatError(self.native.shape[1], self.moments.shape[1])
         for rows, native, moments in blocks(index):
             self.native[rows], self.moments[rows] = native, moments
@@ -175,18 +176,15 @@ class CpuScan:
         A query whose guess was too high gets None. Native scores (B, N) go into ``kept``.
         """
         native, joint, spatial = stacked(queries)
-        everywhere = len(joint) == len(queries)
+        together = kept is None and len(joint) == len(queries)
+        both = np.concatenate([native, spatial], axis=1) if together else native
 
         def score(part: slice, out: Floats | None = None, kept: Floats | None = None) -> Floats:
-            scores: Floats = np.matmul(native, self.native[part].T, out=out)
+            scores: Floats = np.matmul(both, self._both[part, : both.shape[1]].T, out=out)
             if kept is not None:
                 kept[:, part] = scores
-            if joint:
-                shifts = spatial @ self.moments[part].T
-                if everywhere:
-                    scores += shifts
-                else:
-                    scores[joint] += shifts
+            if joint and not together:
+                scores[joint] += spatial @ self.moments[part].T
             return scores
 
         sample = score(slice(0, None, stride)) if stride else np.zeros((len(queries), 0), np.float32)
