@@ -115,6 +115,8 @@ class Int8Scan:
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`service.scan.Scan.coarse`."""
+        if len(queries) > FEW:
+            return self._float.coarse(queries)
         whole = [WholeQuery.of(query.native.astype(np.float64)) for query in queries]
         return [self._coarse(one, line) for one, line in zip(whole, self._score(whole, [])[0], strict=True)]
 
@@ -122,12 +124,15 @@ class Int8Scan:
         self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
     ) -> list[tuple[Rows, Rows]]:
         """See :meth:`service.scan.Scan.sort_into`."""
+        if any(one.whole is None for one in coarse):
+            return self._float.sort_into(queries, coarse, edges)
         return [self._sort(*job) for job in zip(queries, coarse, edges, strict=True)]
 
     def _sort(self, query: JointQuery, coarse: Coarse, edges: Floats) -> tuple[Rows, Rows]:
         """Sort by the bounds the scan left; only whom they leave in doubt by the second codes."""
+        assert coarse.whole is not None
         assert coarse.scores is not None
-        if coarse.whole is None or not len(edges):
+        if not len(edges):
             return sort_scores(coarse.scores, edges)
         whole, scores, rows = coarse.whole, coarse.scores, self._native
         reach = 1.001 * (whole.norm + whole.rest)

@@ -28,6 +28,9 @@ BLOCK_ROWS = 16_384
 PRODUCT_ROWS = 512
 """Rows scored at a time: for 64 queries 128 KiB of scores, which stay in the cache until they are filtered."""
 
+KEPT_BYTES = 1 << 29
+"""Memory for scores that are kept for native ranks; where more would be needed, they are made again."""
+
 _AT_A_TIME = 16
 
 FEW_EDGES = 40
@@ -151,7 +154,9 @@ class CpuScan:
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
     ) -> list[Found]:
         """See :meth:`Scan.superset`."""
-        kept = np.empty((len(queries), len(self.native)), np.float32) if ranks_follow else None
+        kept = None
+        if ranks_follow and 4 * len(queries) * len(self.native) <= KEPT_BYTES:
+            kept = np.empty((len(queries), len(self.native)), np.float32)
         found = dict(enumerate(self._scanned(queries, counts, len(self.native) // SAMPLE_ROWS, kept)))
         missed = [b for b, rows in found.items() if rows is None]
         if missed:

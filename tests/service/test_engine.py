@@ -83,6 +83,20 @@ def test_native_ranks_equal_a_slow_loop(index, engine):
         assert np.array_equal(engine.native_ranks([query], [everything])[0], place)
 
 
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+def test_scores_that_were_not_kept_are_made_again(index, monkeypatch, kind):
+    engine = engine_of(index, kind)
+    many = queries(index, 9)  # more than the int8 scan takes
+    kept = engine.top(many, [40] * 9, ranks_follow=True)
+    monkeypatch.setattr(scan_module, "KEPT_BYTES", 0)
+    bare = engine.top(many, [40] * 9, ranks_follow=True)
+    ranks = [
+        engine.native_ranks(many, [top.rows for top in tops], [top.coarse for top in tops])
+        for tops in (kept, bare)
+    ]
+    assert all(np.array_equal(a, b) for a, b in zip(*ranks, strict=True))
+
+
 def test_a_batch_is_its_queries_alone(index, engine):
     many = queries(index, 64)
     counts = [1 + 13 * b for b in range(64)]
