@@ -13,6 +13,7 @@ plain readers reaches with all cores on as many bytes.
 from __future__ import annotations
 
 import argparse
+import copy
 import itertools
 from collections.abc import Sequence
 from functools import partial
@@ -322,12 +323,21 @@ def _centroids(index: Any) -> Any:
 
 
 def texts(quick: bool) -> dict[str, Any]:
-    """Parsing and encoding by the built-in encoder, cold and remembered."""
-    from indexer.load import load_encoder  # noqa: PLC0415
+    """Parsing and encoding by the built-in encoder, cold and remembered, and its text tower in bfloat16."""
+    import torch  # noqa: PLC0415
+
+    from indexer.compact import load_compact  # noqa: PLC0415
     from parser import QueryParser  # noqa: PLC0415
     from service.texts import TextVectors  # noqa: PLC0415
 
-    reader, encoder = QueryParser(), load_encoder("compact", device="cpu")
+    reader, encoder = QueryParser(), load_compact(device="cpu")
+    tower = copy.deepcopy(encoder.model.text).bfloat16()
+
+    def by_bfloat16(text: str) -> torch.Tensor:
+        with torch.inference_mode():
+            found: torch.Tensor = tower(encoder.tokenise([text]))
+        return torch.nn.functional.normalize(found.float(), dim=-1)[0]
+
     reader.warm()
     remembered = TextVectors(encoder)
     numbers = iter(range(10**9))
@@ -340,9 +350,11 @@ def texts(quick: bool) -> dict[str, Any]:
             [f"{spatial} {(n := next(numbers))}", f"a cup {n}", f"a laptop {n}"]
         ),
         "encode, remembered": lambda: remembered([spatial, "a cup", "a laptop"]),
+        "encode, one new text, bfloat16": lambda: by_bfloat16(f"{plain} {next(numbers)}"),
     }
     times = interleave(calls, rounds=200, seconds=4 if quick else 20)
-    return {name: one.summary() for name, one in times.items()}
+    cosine = float(encoder.encode_texts([spatial]).vectors[0] @ by_bfloat16(spatial).numpy())
+    return {name: one.summary() for name, one in times.items()} | {"bfloat16_cosine": round(cosine, 6)}
 
 
 def one_size(rows: int, dim: int, k: int, seconds: float) -> dict[str, Any]:

@@ -86,6 +86,10 @@ class OpenClipEncoder:
         """The open_clip model itself."""
         return self._model
 
+    def tokenise(self, texts: list[str]) -> Tensor:
+        """Token ids (B, L) of texts, cut to the context."""
+        return self._tokenise(texts, self._spec.context_length)
+
     @property
     def preparer(self) -> OpenClipPreparer:
         """Its preprocessing alone, without weights."""
@@ -134,7 +138,7 @@ class OpenClipEncoder:
         vectors = np.empty((len(texts), self._spec.dim), dtype=np.float32)
         truncated = []
         for row, text in enumerate(texts):
-            tokens = self._tokenise([text], context)
+            tokens = self.tokenise([text])
             longer = self._tokenise([text], context + 1)
             # A text that fits keeps its end token where it is when there is more room; a cut one does not.
             truncated.append(not torch.equal(tokens, longer[:, :context]))
