@@ -32,6 +32,7 @@ from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
 from service.emphasis import emphasis
 from service.engine import Engine, Top
 from service.errors import BadCursor, ImageGone, SearchError
+from service.int8 import FEW
 from service.pictures import Pictures
 from service.query import Mode, Readout, SearchRequest, clean_query
 from service.readout import UNIT, displacement_direction, phrases, select
@@ -175,7 +176,9 @@ class Searcher:
         searcher.check_space()
         if warm:
             parser.warm()
-            searcher.search("a picture", k=1)  # the first query of a process pays for the libraries' start
+            # The first queries of a process pay for the libraries' start and for loops that are not compiled yet.
+            for count in (1, FEW + 1):
+                searcher.search_many(["a picture", "a cup to the left of a laptop"] * count, k=1)
         return searcher
 
     def search(self, query: str, **options: Any) -> SearchResult:
