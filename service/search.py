@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,6 +44,8 @@ from service.texts import TextVectors
 
 SAME_SPACE = 0.999
 """Cosine between a stored vector and the same picture embedded again, below which the spaces differ."""
+REMEMBERED = 512
+"""Queries that are not read again when they are asked again, a few KiB each."""
 _NO_PARTS = np.zeros((0, 0))
 
 
@@ -138,6 +141,8 @@ class Searcher:
         self.reranker = Reranker(index, candidates=candidates) if index.grid_sketcher is not None else None
         self._parser = parser
         self._parsing = Lock()
+        self._asked: OrderedDict[tuple[Any, ...], _Job] = OrderedDict()
+        self._remembering = Lock()
 
     @classmethod
     def open(
@@ -283,9 +288,33 @@ class Searcher:
 
     def _begin(self, requests: Sequence[SearchRequest]) -> list[_Job | SearchError]:
         checked = [self._check(request) for request in requests]
-        texts = [one[0].query for one in checked if not isinstance(one, SearchError)]
-        parsed = iter(self._parse(texts))
-        return [one if isinstance(one, SearchError) else self._job(*one, next(parsed)) for one in checked]
+        known = [None if isinstance(one, SearchError) else self._remembered(*one) for one in checked]
+        new = [
+            one
+            for one, job in zip(checked, known, strict=True)
+            if job is None and not isinstance(one, SearchError)
+        ]
+        parsed = self._parse([request.query for request, _ in new]) if new else []
+        begun = (self._job(*one, read) for one, read in zip(new, parsed, strict=True))
+        return [
+            one if isinstance(one, SearchError) else job or next(begun)
+            for one, job in zip(checked, known, strict=True)
+        ]
+
+    def _remembered(self, request: SearchRequest, offset: int) -> _Job | None:
+        """The same query, asked before: read and encoded already."""
+        with self._remembering:
+            job = self._asked.get(_key(request))
+            if job is not None:
+                self._asked.move_to_end(_key(request))
+        return job and replace(job, request=request, offset=offset)
+
+    def _remember(self, job: _Job) -> _Job:
+        with self._remembering:
+            self._asked[_key(job.request)] = job
+            while len(self._asked) > REMEMBERED:
+                self._asked.popitem(last=False)
+        return job
 
     def _job(self, request: SearchRequest, offset: int, parsed: ParsedQuery) -> _Job:
         wanted = request.readout or Readout.CENTROID
@@ -313,7 +342,10 @@ class Searcher:
             for job in jobs
         ]
         encoded = dict(zip(texts := [t for ts in wanted for t in ts], self.texts(texts), strict=True))
-        return [self._vectors(job, [encoded[t] for t in ts]) for job, ts in zip(jobs, wanted, strict=True)]
+        return [
+            job if job.vectors is not None else self._remember(self._vectors(job, [encoded[t] for t in ts]))
+            for job, ts in zip(jobs, wanted, strict=True)
+        ]
 
     def _vectors(self, job: _Job, encoded: Sequence[tuple[Any, bool]]) -> _Job:
         (native, truncated), *sides = encoded
@@ -442,6 +474,11 @@ class Searcher:
             *(files[role].sha256 for role in ("native", "sketch", "grid") if role in files),
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _key(request: SearchRequest) -> tuple[Any, ...]:
+    """What the reading of a query and its vectors depend on."""
+    return request.query, request.mode, request.depth, request.weight, request.readout
 
 
 class _Clock:

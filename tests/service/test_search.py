@@ -274,3 +274,18 @@ def test_pictures(tmp_path):
     (images / "a.png").write_bytes(b"other")
     with pytest.raises(ImageGone, match="changed"):
         pictures.thumbnail(pictures[ids["a.png"]], 160)
+
+
+def test_a_query_that_was_asked_before_is_answered_as_the_first_time(searcher, monkeypatch):
+    monkeypatch.setattr("service.search.REMEMBERED", 3)
+    asked = [
+        SearchRequest("red left of blue", k=k, weight=weight, mode=mode)
+        for mode in (Mode.AUTO, Mode.NATIVE)
+        for weight in (1.0, 0.25)
+        for k in (3, 7)
+    ]
+    first = [bits(one) for one in searcher.answer(asked)]
+    for request, before in zip(asked, first, strict=True):
+        assert bits(searcher.answer([request])[0]) == before
+        assert bits(searcher.answer([request])[0]) == before
+    assert len(searcher._asked) == 3
