@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -230,7 +231,9 @@ def at_batch(
     matrix = np.array(engine.index.native())
 
     def numpy_top(top: int) -> None:
+        timing.numpy_threads(os.cpu_count() or 1)
         scores = vectors @ matrix.T
+        timing.numpy_threads(1)
         for line in scores:
             np.argpartition(line, len(line) - top)[-top:]
 

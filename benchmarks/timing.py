@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,14 +108,30 @@ def readers(buffer: NDArray[np.uint8]) -> dict[str, Call]:
 
 
 def clean_environment() -> None:
-    """Start this process again without variables that hold a library back, and with waits that do not spin.
+    """Start this process again as the command line sets itself up, without variables that hold a baseline back.
 
-    ``OPENBLAS_CORETYPE`` and its like choose a kernel for another CPU: a baseline must not be handicapped.
+    Waits do not spin, and numpy's BLAS has one thread, for the scan shares out its rows itself. FAISS brings another
+    one, which heeds ``OMP_NUM_THREADS`` and is left all cores. ``OPENBLAS_CORETYPE`` and its like choose a kernel for
+    another CPU.
     """
-    wanted = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    wanted["OMP_WAIT_POLICY"] = "PASSIVE"
+    held_back = ("OPENBLAS_", "OMP_", "MKL_")
+    wanted = {k: v for k, v in os.environ.items() if not k.startswith(held_back)}
+    wanted |= {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
     if wanted != dict(os.environ):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], wanted)
+
+
+def numpy_threads(count: int) -> None:
+    """Give numpy's BLAS so many threads."""
+    for library in _numpy_libraries():
+        library.set_num_threads(count)
+
+
+@cache
+def _numpy_libraries() -> list[Any]:
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
+
+    return [library for library in ThreadpoolController().lib_controllers if "numpy" in library.filepath]
 
 
 def kernels() -> list[dict[str, object]]:
