@@ -183,7 +183,7 @@ def main() -> None:
         metrics += report(arguments.encoder.lower().replace("-", "_"), encoder, data)
     else:
         names = f"{CLASS_TOKEN}, {ATTENTION_POOLED} (trained from scratch on drawn scenes); {COMPACT}"
-        for found, decided in tiny_models(data, controlled_set(seen_pairs(), seed=SEED + 1)):
+        for found, decided in tiny_models(data, controlled_set(seen_pairs() * rounds, seed=SEED + 1)):
             metrics += found
             votes |= decided
         metrics += report(COMPACT, load_encoder(COMPACT), data)

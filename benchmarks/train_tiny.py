@@ -38,7 +38,7 @@ _REPORT = 25
 class Recipe:
     """The constants of training."""
 
-    steps: int = 1000
+    steps: int = 2500
     batch: int = 128
     learning_rate: float = 2e-3
     warm_up: int = 60
