@@ -254,7 +254,10 @@ def _timm(visual: Tower, pixels: Tensor) -> Reading:
         alone = features.permute(0, 2, 3, 1).reshape(batch * height * width, -1, 1, 1)
     else:
         prefix = trunk.num_prefix_tokens
-        height, width = trunk.patch_embed.grid_size
+        # Not `grid_size`: a trunk that takes pictures of any size keeps that of its positions there.
+        height, width = (
+            edge // patch for edge, patch in zip(pixels.shape[-2:], trunk.patch_embed.patch_size, strict=True)
+        )
         batch = len(features)
         alone = features[:, prefix:].flatten(0, 1)[:, None]
         if prefix and trunk.global_pool != "token" and not trunk.pool_include_prefix:
