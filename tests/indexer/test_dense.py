@@ -110,9 +110,9 @@ def test_a_token_goes_through_the_head_alone(tower: str) -> None:
         features = visual.trunk.forward_features(torch.randn(1, 3, 224, 224))
         visual.trunk.forward_features, kept = (lambda _: features), visual.trunk.forward_features
         try:
-            _, before = dense_reader(visual, DenseMode.HEAD)(torch.empty(1))
+            _, before = dense_reader(visual, DenseMode.HEAD)(torch.empty(1, 3, 224, 224))
             features[:, -1] += 1.0 + torch.arange(features.shape[-1])
-            _, after = dense_reader(visual, DenseMode.HEAD)(torch.empty(1))
+            _, after = dense_reader(visual, DenseMode.HEAD)(torch.empty(1, 3, 224, 224))
         finally:
             visual.trunk.forward_features = kept
     assert torch.equal(before[0, :-1], after[0, :-1])
