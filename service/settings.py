@@ -23,8 +23,8 @@ class Settings(BaseSettings):
     """Where the encoder's weights are now, if not where they were."""
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
-    workers: int = Field(default=2, ge=1, le=64)
-    """Threads that search; further requests wait."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Threads that search. One is best: it answers together what waits, and a scan takes all cores by itself."""
     examples: tuple[str, ...] = (
         "a cup to the left of a laptop",
         "a kite above a person",
