@@ -6,6 +6,7 @@ and a search is told when to come back. Work runs in threads, so the event loop 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -47,6 +48,7 @@ from service.search import Searcher
 from service.settings import Settings
 from service.work import Together, Workers
 
+_LOG = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
 BODY_LIMIT = 4 << 20
 
@@ -73,7 +75,7 @@ _MEDIA_TYPES = {
 
 
 class Holder:
-    """Holds the searcher from the moment it is open. What a reload will swap."""
+    """Holds the searcher from the moment it is open, and swaps it for that of a newer index."""
 
     def __init__(self) -> None:
         self.reason = "the index is being opened"
@@ -98,6 +100,22 @@ class Holder:
         except Exception as error:
             self.reason = f"the index could not be opened: {error}"
             raise
+
+    def follow(self, stop: threading.Event, seconds: float) -> None:
+        """Look for a newer index every so many seconds. Requests under way keep the one they began with."""
+        told = ""
+        while not stop.wait(seconds):
+            if self._searcher is None:
+                continue
+            try:
+                self._searcher = self._searcher.reopened() or self._searcher
+                told = ""
+            except Exception as error:  # whatever is wrong with the new one, the old one answers
+                if told != str(error):
+                    _LOG.warning(
+                        "the index has changed and cannot be opened; the old one is served on: %s", error
+                    )
+                told = str(error)
 
 
 def create_app(
@@ -141,7 +159,14 @@ def create_app(
         app.state.pictures = Workers("picture", threads=settings.workers, queue=settings.queue)
         # A daemon: whoever stops the server while it loads does not wait for the load.
         threading.Thread(target=open_and_tell, name="open", daemon=True).start()
+        stop = threading.Event()
+        if settings.reload_seconds:
+            follower = threading.Thread(
+                target=holder.follow, args=(stop, settings.reload_seconds), name="follow", daemon=True
+            )
+            follower.start()
         yield
+        stop.set()
         app.state.asking.close()
         app.state.searches.close()
         app.state.pictures.close()

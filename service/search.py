@@ -23,10 +23,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.encoder import Encoder, EncoderMismatch, phrase_text
+from indexer.encoder import Encoder, EncoderMismatch, phrase_text, require_same_encoder
 from indexer.errors import UnreadableImage
 from indexer.images import open_image
 from indexer.load import load_encoder_for
+from indexer.manifest import read_manifest
 from indexer.store import Index, open_index
 from parser.relation import ParsedQuery, SpatialRelation
 from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
@@ -134,6 +135,7 @@ class Searcher:
     ) -> None:
         self.index = index
         self.encoder = encoder
+        self._images, self._candidates = images, candidates
         self.pictures = Pictures(index, images or Path(index.manifest.image_root))
         self.engine = Engine(index, device)
         self.texts = TextVectors(encoder)
@@ -185,6 +187,35 @@ class Searcher:
             for count in (1, FEW + 1):
                 searcher.search_many(["a picture", "a cup to the left of a laptop"] * count, k=1)
         return searcher
+
+    def reopened(self) -> Searcher | None:
+        """The index as its folder holds it now, with the same encoder and what is remembered of texts.
+
+        Returns
+        -------
+        newer : Searcher or None
+            None while nothing has changed.
+
+        Raises
+        ------
+        IndexMissing, IndexDamaged, EncoderMismatch
+            This searcher goes on as before.
+        """
+        if read_manifest(self.index.folder) == self.index.manifest:
+            return None
+        index = open_index(self.index.folder)
+        require_same_encoder(index.manifest.encoder, self.encoder.spec)
+        newer = Searcher(
+            index,
+            self.encoder,
+            self._parser,
+            device=self.engine.device,
+            images=self._images,
+            candidates=self._candidates,
+        )
+        newer.texts = self.texts
+        newer.search("a picture", k=1)
+        return newer
 
     def search(self, query: str, **options: Any) -> SearchResult:
         """Answer one query.

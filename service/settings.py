@@ -31,5 +31,7 @@ class Settings(BaseSettings):
         "a dog on the left",
     )
     """Queries to try, for the page and the terminal; as JSON in ``BESIDE_EXAMPLES``."""
+    reload_seconds: float = Field(default=2.0, ge=0)
+    """How often to look whether the index was built anew, which is then served without a pause; 0 for never."""
     queue: int = Field(default=128, ge=0)
     """Requests that may wait; more are told to come back (429)."""

@@ -23,7 +23,7 @@ from service.schemas import BatchAnswer, ParsedModel, PictureModel, Problem, Sea
 from service.search import Searcher
 from service.settings import Settings
 from tests.service.conftest import Running
-from tests.support import TinyEncoder
+from tests.support import Placed, TinyEncoder, draw, index_folder, paint_gallery
 
 SPATIAL = "a red square to the left of a blue square"
 PLAIN = "a photo of a blue thing"
@@ -398,3 +398,47 @@ def test_pages_come_from_here_alone(client):
         assert "default-src 'self'" in response.headers["content-security-policy"]
         assert "http://" not in response.text.replace("http://www.w3.org", "")
         assert "https://" not in response.text
+
+
+def test_a_finished_rebuild_is_served_without_a_failed_request(tmp_path):
+    pictures, folder = tmp_path / "pictures", tmp_path / "index"
+    paint_gallery(pictures, 12)
+    index_folder(pictures, folder)
+    settings = Settings(index=folder, reload_seconds=0.05, queue=64)
+    with Running(settings, lambda: Searcher(open_index(folder), TinyEncoder(), QueryParser())) as running:
+        running.wait()
+        stop, answers = threading.Event(), []
+
+        def ask() -> None:
+            with httpx.Client(base_url=running.url, timeout=30) as client:
+                while not stop.is_set():
+                    answers.append(client.get("/v1/search?q=red left of blue&k=30"))
+
+        askers = [threading.Thread(target=ask) for _ in range(3)]
+        for asker in askers:
+            asker.start()
+        draw(Placed("red", 0, 1), Placed("blue", 4, 1)).save(pictures / "new.png")
+        index_folder(pictures, folder)
+        wait_for(lambda: running.client.get("/v1/search?q=red").json()["total"] == 13)
+        manifest = folder / "manifest.json"
+        kept = manifest.read_text()
+        manifest.write_text("{")
+        time.sleep(0.3)
+        assert running.client.get("/v1/search?q=red").json()["total"] == 13  # the old one is served on
+        manifest.write_text(kept)
+        (pictures / "new.png").unlink()
+        index_folder(pictures, folder)
+        wait_for(lambda: running.client.get("/v1/search?q=red").json()["total"] == 12)
+        stop.set()
+        for asker in askers:
+            asker.join()
+    assert {answer.status_code for answer in answers} == {200}
+    assert {answer.json()["total"] for answer in answers} == {12, 13}
+
+
+def wait_for(done) -> None:
+    for _ in range(400):
+        if done():
+            return
+        time.sleep(0.025)
+    raise AssertionError("never")
