@@ -210,7 +210,10 @@ def _add_searches(app: FastAPI) -> None:
     async def search(request: Request) -> JSONResponse:
         """Search by text."""
         try:
-            asked = SearchBody.model_validate(dict(request.query_params))
+            given: dict[str, Any] = dict(request.query_params)
+            if "where" in given:
+                given["where"] = request.query_params.getlist("where")
+            asked = SearchBody.model_validate(given)
         except ValidationError as error:
             raise RequestValidationError(
                 [{**one, "loc": ("query", *one["loc"])} for one in error.errors()]

@@ -212,6 +212,10 @@ def search(
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits that score less.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="What each relation contributed.")] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="A condition on a column of the table, as year>=2020; repeatable."),
+    ] = None,
     device: OnDevice = "cpu",
     pretrained: Weights = None,
     as_json: AsJson = False,
@@ -235,6 +239,7 @@ def search(
         readout=readout,
         min_score=min_score,
         explain=explain,
+        where=tuple(where or ()),
     )
     if as_json:
         _print_json(result.to_dict() | {"index": brief_facts(searcher.index.manifest)})

@@ -127,6 +127,19 @@ class Engine:
             return [self._best(queries[0], found[0], counts[0], alone=True)]
         return list(self._pool.map(self._best, queries, found, counts))
 
+    def top_among(self, query: JointQuery, rows: Rows, count: int) -> Top:
+        """:meth:`top` of one query among some images (R,) alone, ascending."""
+        found = self._best(query, Found(rows, None), count, alone=True)
+        return Top(found.rows, found.scores)
+
+    def native_ranks_among(self, query: JointQuery, asked: Rows, rows: Rows) -> NDArray[np.int64]:
+        """:meth:`native_ranks` of one query in the native ranking of some images (R,) alone, ascending."""
+        scores = self._scores(JointQuery(query.native), rows).native
+        place = np.empty(len(rows), np.int64)
+        place[np.lexsort((rows, -scores))] = np.arange(1, len(rows) + 1)
+        ranks: NDArray[np.int64] = place[np.searchsorted(rows, asked)]
+        return ranks
+
     def native_ranks(
         self,
         queries: Sequence[JointQuery],

@@ -65,6 +65,8 @@ class SearchRequest:
         Leaves out hits that score less.
     explain : bool
         Whether each hit says what each relation contributed.
+    where : tuple of str
+        Conditions that a picture must meet to be ranked, see :mod:`service.filters`.
     """
 
     query: str
@@ -77,6 +79,7 @@ class SearchRequest:
     readout: Readout | None = None
     min_score: float | None = None
     explain: bool = False
+    where: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Hold every number against its range.

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.errors import SearchError
+from service.filters import CONDITIONS_LIMIT
 from service.query import K_RANGE, OFFSET_RANGE, WEIGHT_RANGE, Mode, Readout, SearchRequest
 
 BATCH_LIMIT = 256
@@ -38,6 +39,12 @@ class SearchBody(BaseModel):
     )
     min_score: float | None = Field(default=None, description="Leave out hits that score less.")
     explain: bool = Field(default=False, description="Say for each hit what each relation contributed.")
+    where: list[str] = Field(
+        default=[],
+        max_length=CONDITIONS_LIMIT,
+        description="Conditions on the columns of the index's table, all to be met.",
+        examples=[["year>=2020", "camera=Nikon"]],
+    )
 
     def to_request(self) -> SearchRequest:
         """As the searcher takes it.
@@ -47,8 +54,8 @@ class SearchBody(BaseModel):
         SearchError
             No query, or two.
         """
-        values = self.model_dump(exclude={"q", "query"})
-        return SearchRequest(query=one_query(self.q, self.query), **values)
+        values = self.model_dump(exclude={"q", "query", "where"})
+        return SearchRequest(query=one_query(self.q, self.query), where=tuple(self.where), **values)
 
 
 def search_parameters() -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
 from service.emphasis import emphasis
 from service.engine import Engine, Top
 from service.errors import BadCursor, ImageGone, SearchError
+from service.filters import rows_where
 from service.int8 import FEW
 from service.pictures import Pictures
 from service.query import Mode, Readout, SearchRequest, clean_query
@@ -71,11 +72,19 @@ class _Job:
     vectors: JointQuery | None = None
     parts: tuple[JointQuery, ...] = ()
     reading: Reading | None = None
+    allowed: Rows | None = None
+    """Rows that meet the request's conditions; None where it has none."""
 
     @property
     def weight(self) -> float:
         """Of the spatial score, in this sentence."""
         return self.request.weight * emphasis(self.request.query, self.ranked)
+
+    @property
+    def joint(self) -> JointQuery:
+        """Its vectors, once it is encoded."""
+        assert self.vectors is not None
+        return self.vectors
 
     @property
     def end(self) -> int:
@@ -257,18 +266,12 @@ class Searcher:
             encoded = iter(self._encode([job for job in jobs if isinstance(job, _Job)]))
             jobs = [job if isinstance(job, SearchError) else next(encoded) for job in jobs]
         valid = [job for job in jobs if isinstance(job, _Job)]
-        queries = [job.vectors for job in valid if job.vectors is not None]
         with clock("scan"):
-            ranks_follow = any(job.ranked for job in valid)
-            tops = self.engine.top(queries, [job.scored for job in valid], ranks_follow=ranks_follow)
+            tops = self._tops(valid)
         with clock("rerank"):
             pages = [self._page(job, top) for job, top in zip(valid, tops, strict=True)]
         with clock("native_rank"):
-            spatial = [i for i, job in enumerate(valid) if job.ranked]
-            asked = [pages[i].top.rows for i in spatial]
-            known = [tops[i].coarse for i in spatial]
-            ranks = self.engine.native_ranks([queries[i] for i in spatial], asked, known)
-            native_ranks = dict(zip(spatial, ranks, strict=True))
+            native_ranks = self._native_ranks(valid, tops, pages)
         took: dict[str, float] = {}
         made = [
             self._result(job, page, native_ranks.get(i), took)
@@ -277,6 +280,36 @@ class Searcher:
         took.update(clock.stop())
         results = iter(made)
         return [job if isinstance(job, SearchError) else next(results) for job in jobs]
+
+    def _tops(self, jobs: Sequence[_Job]) -> list[Top]:
+        """The first stage: one scan for all that ask the whole index."""
+        free = [job for job in jobs if job.allowed is None]
+        ranks_follow = any(job.ranked for job in free)
+        found = iter(
+            self.engine.top(
+                [job.joint for job in free], [job.scored for job in free], ranks_follow=ranks_follow
+            )
+        )
+        return [
+            next(found) if job.allowed is None else self.engine.top_among(job.joint, job.allowed, job.scored)
+            for job in jobs
+        ]
+
+    def _native_ranks(
+        self, jobs: Sequence[_Job], tops: Sequence[Top], pages: Sequence[_Page]
+    ) -> dict[int, NDArray[np.int64]]:
+        """Where the hits of spatial queries stand in the native ranking, by number of the job."""
+        spatial = [i for i, job in enumerate(jobs) if job.ranked]
+        free = [i for i in spatial if jobs[i].allowed is None]
+        ranks = self.engine.native_ranks(
+            [jobs[i].joint for i in free], [pages[i].top.rows for i in free], [tops[i].coarse for i in free]
+        )
+        found = dict(zip(free, ranks, strict=True))
+        for i in spatial:
+            allowed = jobs[i].allowed
+            if allowed is not None:
+                found[i] = self.engine.native_ranks_among(jobs[i].joint, pages[i].top.rows, allowed)
+        return found
 
     def parse(self, query: str) -> ParsedQuery:
         """Read a query as a search would.
@@ -325,44 +358,45 @@ class Searcher:
             for one, job in zip(checked, known, strict=True)
             if job is None and not isinstance(one, SearchError)
         ]
-        parsed = self._parse([request.query for request, _ in new]) if new else []
+        parsed = self._parse([request.query for request, *_ in new]) if new else []
         begun = (self._job(*one, read) for one, read in zip(new, parsed, strict=True))
         return [
             one if isinstance(one, SearchError) else job or next(begun)
             for one, job in zip(checked, known, strict=True)
         ]
 
-    def _remembered(self, request: SearchRequest, offset: int) -> _Job | None:
+    def _remembered(self, request: SearchRequest, offset: int, allowed: Rows | None) -> _Job | None:
         """The same query, asked before: read and encoded already."""
         with self._remembering:
             job = self._asked.get(_key(request))
             if job is not None:
                 self._asked.move_to_end(_key(request))
-        return job and replace(job, request=request, offset=offset)
+        return job and replace(job, request=request, offset=offset, allowed=allowed)
 
     def _remember(self, job: _Job) -> _Job:
         with self._remembering:
-            self._asked[_key(job.request)] = job
+            self._asked[_key(job.request)] = replace(job, allowed=None)
             while len(self._asked) > REMEMBERED:
                 self._asked.popitem(last=False)
         return job
 
-    def _job(self, request: SearchRequest, offset: int, parsed: ParsedQuery) -> _Job:
+    def _job(self, request: SearchRequest, offset: int, allowed: Rows | None, parsed: ParsedQuery) -> _Job:
         wanted = request.readout or Readout.CENTROID
         readout = wanted if self.reranker is not None else Readout.MOMENT
         if request.mode is Mode.NATIVE:
-            return _Job(request, offset, parsed, (), (), readout)
+            return _Job(request, offset, parsed, (), (), readout, allowed=allowed)
         chosen = select(parsed.relations, depth=request.depth, centre=readout is not Readout.MOMENT)
         warnings = (*parsed.warnings, *chosen.warnings)
         if chosen.ranked and request.readout not in (None, readout):
             warnings = (*warnings, f"The index has no patch grids: {readout} was used, not {wanted}.")
-        return _Job(request, offset, parsed, chosen.ranked, warnings, readout)
+        return _Job(request, offset, parsed, chosen.ranked, warnings, readout, allowed=allowed)
 
-    def _check(self, request: SearchRequest) -> tuple[SearchRequest, int] | SearchError:
+    def _check(self, request: SearchRequest) -> tuple[SearchRequest, int, Rows | None] | SearchError:
         try:
             request = replace(request, query=clean_query(request.query))
             request.check()
-            return request, request.offset if request.cursor is None else self._resume(request)
+            allowed = rows_where(self.index.images, request.where) if request.where else None
+            return request, request.offset if request.cursor is None else self._resume(request), allowed
         except SearchError as error:
             return error
 
@@ -447,7 +481,8 @@ class Searcher:
             shown = slice(int((scores.total >= request.min_score).sum()))
         rows = page.top.rows
         end = job.offset + len(rows)
-        more = end < len(self.index) and len(rows[shown]) == len(rows)
+        total = len(self.index) if job.allowed is None else len(job.allowed)
+        more = end < total and len(rows[shown]) == len(rows)
         return SearchResult(
             query=request.query,
             mode=Ranking.SPATIAL if job.ranked else Ranking.NATIVE,
@@ -457,7 +492,7 @@ class Searcher:
             weight=job.weight if job.ranked else 0.0,
             hits=tuple(self._hits(job, page, native_ranks))[shown],
             warnings=job.warnings,
-            total=len(self.index),
+            total=total,
             next_cursor=f"{end:x}.{self._fingerprint(request)}" if more and len(rows) else None,
             took_ms=took,
         )
@@ -502,6 +537,7 @@ class Searcher:
             request.depth,
             float(request.weight),
             request.readout and request.readout.value,
+            request.where,
             *(files[role].sha256 for role in ("native", "sketch", "grid") if role in files),
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

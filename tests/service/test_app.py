@@ -442,3 +442,13 @@ def wait_for(done) -> None:
             return
         time.sleep(0.025)
     raise AssertionError("never")
+
+
+def test_conditions_may_be_repeated_and_are_refused_by_name(client):
+    answer = client.get("/v1/search?q=red&where=width>100&where=format=PNG&k=3").json()
+    assert len(answer["hits"]) == 3
+    assert client.get("/v1/search?q=red&where=width<100").json()["total"] == 0
+    assert client.post("/v1/search", json={"q": "red", "where": ["format=PNG"]}).json()["total"] == 60
+    body = problem(client.get("/v1/search?q=red&where=lens=50"), 422)
+    assert body["field"] == "where"
+    assert "width" in body["allowed"]
