@@ -4,6 +4,7 @@ import { picto } from "/static/picto.js";
 const PAGE = 24;
 const $ = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat();
+const pictures = (count) => `${numbers.format(count)} ${count === 1 ? "picture" : "pictures"}`;
 const DEPTH = ["in_front_of", "behind"];
 
 // What is on the screen. `shown` is the list that the dialog walks through.
@@ -146,7 +147,7 @@ function show() {
   const how = main.mode === "spatial" ? "words and places" : "words alone";
   tell(
     main.hits.length
-      ? `${numbers.format(main.total)} pictures, ${how}, ${Math.max(1, Math.round(main.took_ms.total))} ms`
+      ? `${pictures(main.total)}, ${how}, ${Math.max(1, Math.round(main.took_ms.total))} ms`
       : "No picture.",
   );
 }
@@ -412,7 +413,7 @@ const first = search();
 if (!state.query) $("query").focus();
 insist("/v1/info").then(
   async ({ index, examples }) => {
-    $("facts").textContent = `${numbers.format(index.images)} pictures, ${index.encoder.name} encoder`;
+    $("facts").textContent = `${pictures(index.images)}, ${index.encoder.name} encoder`;
     showExamples(examples);
     await first;
     if (!state.query) tell("");
