@@ -199,7 +199,7 @@ def _add_searches(app: FastAPI) -> None:
             raise result
         return JSONResponse(_result(searcher, result))
 
-    # FastAPI would look for the fields of the model anew at each request, half a millisecond long.
+    # FastAPI would look for the fields of the model anew at each request.
     @app.get(
         "/v1/search",
         response_model=None,

@@ -14,9 +14,7 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -25,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
+from service.cores import CORES, each
 from service.errors import NoDevice
 from service.int8 import Int8Scan
 from service.scan import Coarse, CpuScan, Found, Scan
@@ -89,7 +88,6 @@ class Engine:
         self.index = index
         self.device = (device != "cpu" and _cuda(insist=device != "auto")) or "cpu"
         self._scan = _scan_of(index, self.device, scan)
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rescore")
 
     @property
     def scan(self) -> str:
@@ -125,12 +123,11 @@ class Engine:
         found = self._scan.superset(queries, counts, ranks_follow=ranks_follow)
         if len(queries) == 1:
             return [self._best(queries[0], found[0], counts[0], alone=True)]
-        return list(self._pool.map(self._best, queries, found, counts))
+        return each(self._best, list(zip(queries, found, counts, strict=True)))
 
     def top_among(self, query: JointQuery, rows: Rows, count: int) -> Top:
         """:meth:`top` of one query among some images (R,) alone, ascending."""
-        found = self._best(query, Found(rows, None), count, alone=True)
-        return Top(found.rows, found.scores)
+        return self._best(query, Found(rows, None), count, alone=True)
 
     def native_ranks_among(self, query: JointQuery, asked: Rows, rows: Rows) -> NDArray[np.int64]:
         """:meth:`native_ranks` of one query in the native ranking of some images (R,) alone, ascending."""
@@ -171,10 +168,7 @@ class Engine:
         scores = [canonical_scores(self.index, q, r).native for q, r in zip(plain, rows, strict=True)]
         edges = [_intervals(s, one.error) for s, one in zip(scores, known, strict=True)]
         parts = self._scan.sort_into(plain, known, edges)
-        jobs = zip(plain, rows, scores, edges, parts, strict=True)
-        if len(plain) == 1:
-            return [self._ranks(*job) for job in jobs]
-        return list(self._pool.map(lambda job: self._ranks(*job), jobs))
+        return each(self._ranks, list(zip(plain, rows, scores, edges, parts, strict=True)))
 
     def _best(self, query: JointQuery, found: Found, count: int, *, alone: bool = False) -> Top:
         if found.scores is not None:
@@ -187,8 +181,7 @@ class Engine:
         """Canonical scores on all cores, where there are enough for that."""
         if len(rows) < SHARED_ROWS:
             return canonical_scores(self.index, query, rows)
-        parts = np.array_split(rows, os.cpu_count() or 1)
-        made = list(self._pool.map(lambda part: canonical_scores(self.index, query, part), parts))
+        made = each(canonical_scores, [(self.index, query, part) for part in np.array_split(rows, CORES)])
         return Scores(
             np.concatenate([one.total for one in made]),
             np.concatenate([one.native for one in made]),

@@ -20,14 +20,13 @@ Axes: B queries, N images, R images of a block or selection, D components of a v
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.canonical import Doubles, Floats, JointQuery, Rows
+from service.cores import each, split
 from service.quantised import FINER, TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, products, refine, sort_rows
 from service.scan import (
     BLOCK_ROWS,
@@ -38,7 +37,6 @@ from service.scan import (
     floor_below,
     guess_of,
     sort_scores,
-    split,
 )
 
 if TYPE_CHECKING:
@@ -85,8 +83,6 @@ class Int8Scan:
                 )
             else:
                 self._moments.put(rows, np.ascontiguousarray(moments[rows]), np.zeros(moments.shape[1]))
-        self._parts = split(n)
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
@@ -147,7 +143,7 @@ class Int8Scan:
             )  # fmt: skip
             return counts, inside[:found]
 
-        made = list(self._pool.map(lambda one: part(*one), self._parts))
+        made = each(part, split(len(scores)))
         return np.sum([counts for counts, _ in made], axis=0), np.concatenate([inside for _, inside in made])
 
     def _score(self, native: Sequence[WholeQuery], moved: Sequence[WholeQuery]) -> tuple[Floats, Floats]:
@@ -162,8 +158,7 @@ class Int8Scan:
             for rows, codes, steps, out in jobs:
                 products(rows.high, rows.scale, codes, steps, first, last, out)
 
-        for _ in self._pool.map(lambda one: part(*one), self._parts):
-            pass
+        each(part, split(len(self._native.high)))
         return jobs[0][3], jobs[1][3]
 
     def _coarse(self, whole: WholeQuery, scores: Floats) -> Coarse:
@@ -208,7 +203,8 @@ def _select(
         return chosen
     fine = scores[chosen]
     for rows, query in terms:
-        refine(rows.low, rows.scale, query.codes, query.step / FINER, chosen, fine)
+        if rows.largest_residual:
+            refine(rows.low, rows.scale, query.codes, query.step / FINER, chosen, fine)
     error = sum(query.fine_error(rows) for rows, query in terms) + rounding + TINY
     return chosen[fine >= _floor(fine, count, error)]
 

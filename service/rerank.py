@@ -19,12 +19,8 @@ Axes: R images, W words, P cells, G cells down and across.
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +29,12 @@ from indexer.grid import GridQuery, GridSketcher, Packed
 from indexer.store import Index
 from parser.relation import Position, SpatialRelation
 from service.canonical import Floats, Rows, Scores
+from service.cores import CORES, each
 from service.engine import Top
 from service.maps import adr_dense, centroid, excess, whole_softmax_centroid
 from service.query import Readout
 from service.readout import UNIT, phrases
+from service.recent import Recent
 from service.reference import reference_rows
 
 Doubles = NDArray[np.float64]
@@ -129,9 +127,7 @@ class Reranker:
         assert packed is not None
         self._packed = packed
         self._reference = packed[reference_rows(index)]
-        self._known: OrderedDict[tuple[Readout, int, bytes], Seen] = OrderedDict()
-        self._lock = Lock()
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rerank")
+        self._known: Recent[tuple[Readout, int, bytes], Seen] = Recent()
         vocabulary = self._sketcher.vocabulary
         self._mean_word: Floats = vocabulary.mean(axis=0)
         self._background: Floats = vocabulary[:: max(1, len(vocabulary) // BACKGROUND)][:BACKGROUND]
@@ -241,16 +237,10 @@ class Reranker:
     def _usual(self, reading: Reading) -> Seen:
         """What the words show in the reference sample, remembered."""
         key = reading.readout, len(reading.words), reading.query.integers.tobytes()
-        with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                self._known.move_to_end(key)
+        known = self._known.get(key)
         if known is None:
             known = self._see(reading, self._reference)
-            with self._lock:
-                self._known[key] = known
-                while len(self._known) > REMEMBERED:
-                    self._known.popitem(last=False)
+            self._known.put(key, known, most=REMEMBERED)
         return known
 
     def _see(self, reading: Reading, packed: Packed, rows: Rows | None = None) -> Seen:
@@ -258,8 +248,7 @@ class Reranker:
         chosen = np.arange(len(packed)) if rows is None else rows
         if len(chosen) < SHARED_ROWS:
             return self._read(reading, packed, chosen)
-        parts = np.array_split(chosen, os.cpu_count() or 1)
-        seen = list(self._pool.map(lambda part: self._read(reading, packed, part), parts))
+        seen = each(self._read, [(reading, packed, part) for part in np.array_split(chosen, CORES)])
         return np.concatenate([one for one, _ in seen]), np.concatenate([one for _, one in seen])
 
     def _read(self, reading: Reading, packed: Packed, rows: Rows) -> Seen:

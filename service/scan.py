@@ -6,17 +6,15 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from indexer.compiled import compiled
 from service.canonical import Floats, JointQuery, Rows, Scores
+from service.cores import each, split
 
 if TYPE_CHECKING:
     from indexer.store import Index
@@ -147,8 +145,6 @@ class CpuScan:
         for rows, native, moments in blocks(index):
             self.native[rows], self.moments[rows] = native, moments
             self.error.add(native, moments)
-        self._parts = split(len(index))
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="scan")
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
@@ -209,7 +205,7 @@ class CpuScan:
                 found.add(start, score(rows, room[:, : rows.stop - start], kept))
             return found
 
-        parts = list(self._pool.map(lambda one: part(*one), self._parts))
+        parts = each(part, split(len(self.native)))
         chosen: list[Rows | None] = []
         for b, (count, guess, error) in enumerate(zip(counts, guesses, errors, strict=True)):
             rows, scores = (
@@ -315,12 +311,6 @@ def keep_reaching(scores: Floats, floors: Floats, first: int, rows: Rows, values
                         rows[b, at], values[b, at] = first + n, line[n]
                         at += 1
         held[b] = at
-
-
-def split(count: int) -> list[tuple[int, int]]:
-    """Rows from and to for each core, none without rows."""
-    edges = np.linspace(0, count, (os.cpu_count() or 1) + 1).astype(int).tolist()
-    return [(start, end) for start, end in pairwise(edges) if start < end]
 
 
 def guess_of(sample: Floats, count: int, total: int) -> np.float32:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from service.int8 import FEW
 from service.pictures import Pictures
 from service.query import Mode, Readout, SearchRequest, clean_query
 from service.readout import UNIT, displacement_direction, phrases, select
+from service.recent import Recent
 from service.reference import Reference
 from service.rerank import CANDIDATES, Joined, Reading, Reranker
 from service.results import Hit, Ranking, SearchResult
@@ -152,8 +152,7 @@ class Searcher:
         self.reranker = Reranker(index, candidates=candidates) if index.grid_sketcher is not None else None
         self._parser = parser
         self._parsing = Lock()
-        self._asked: OrderedDict[tuple[Any, ...], _Job] = OrderedDict()
-        self._remembering = Lock()
+        self._asked: Recent[tuple[Any, ...], _Job] = Recent()
 
     @classmethod
     def open(
@@ -367,17 +366,11 @@ class Searcher:
 
     def _remembered(self, request: SearchRequest, offset: int, allowed: Rows | None) -> _Job | None:
         """The same query, asked before: read and encoded already."""
-        with self._remembering:
-            job = self._asked.get(_key(request))
-            if job is not None:
-                self._asked.move_to_end(_key(request))
+        job = self._asked.get(_key(request))
         return job and replace(job, request=request, offset=offset, allowed=allowed)
 
     def _remember(self, job: _Job) -> _Job:
-        with self._remembering:
-            self._asked[_key(job.request)] = replace(job, allowed=None)
-            while len(self._asked) > REMEMBERED:
-                self._asked.popitem(last=False)
+        self._asked.put(_key(job.request), replace(job, allowed=None), most=REMEMBERED)
         return job
 
     def _job(self, request: SearchRequest, offset: int, allowed: Rows | None, parsed: ParsedQuery) -> _Job:

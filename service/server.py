@@ -54,8 +54,8 @@ def serve_index(given: dict[str, Any]) -> int:
     failures: list[Exception] = []
 
     def ready(searcher: Searcher) -> None:
-        # Libraries leave a million objects that stay. Looking through them for garbage would stop all threads for
-        # half a second whenever enough requests have come.
+        # Libraries leave a great many objects that stay. Looking through all of them for garbage, whenever enough
+        # requests have come, would stop all threads meanwhile.
         gc.collect()
         gc.freeze()
         seconds = time.monotonic() - began

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.encoder import Encoder
+from service.recent import Recent
 
 Floats = NDArray[np.float32]
 
@@ -40,7 +40,7 @@ class TextVectors:
     def __init__(self, encoder: Encoder, capacity: int = 4096) -> None:
         self._encoder = encoder
         self._capacity = capacity
-        self._kept: OrderedDict[str, tuple[Floats, bool]] = OrderedDict()
+        self._kept: Recent[str, tuple[Floats, bool]] = Recent()
         self._hits = self._misses = 0
         self._lock = Lock()
         self._encoding = Lock()
@@ -58,25 +58,24 @@ class TextVectors:
             Unit vector, and whether the text was longer than the tower reads. Do not write to it.
         """
         wanted = list(dict.fromkeys(texts))
+        known = self._look_up(wanted)
+        missing = [text for text in wanted if text not in known]
         with self._lock:
-            known = {text: self._kept[text] for text in wanted if text in self._kept}
-            for text in known:
-                self._kept.move_to_end(text)
-            missing = [text for text in wanted if text not in known]
             self._hits += len(known)
             self._misses += len(missing)
         if missing:
             with self._encoding:
                 # Whoever encoded while we waited may have encoded the same.
-                with self._lock:
-                    known |= {text: self._kept[text] for text in missing if text in self._kept}
+                known |= self._look_up(missing)
                 fresh = self._encode([text for text in missing if text not in known])
                 known |= fresh
-                with self._lock:
-                    self._kept.update(fresh)
-                    while len(self._kept) > self._capacity:
-                        self._kept.popitem(last=False)
+                for text, vector in fresh.items():
+                    self._kept.put(text, vector, most=self._capacity)
         return [known[text] for text in texts]
+
+    def _look_up(self, texts: Sequence[str]) -> dict[str, tuple[Floats, bool]]:
+        found = ((text, self._kept.get(text)) for text in texts)
+        return {text: one for text, one in found if one is not None}
 
     def _encode(self, texts: Sequence[str]) -> dict[str, tuple[Floats, bool]]:
         if not texts:

@@ -20,7 +20,18 @@ TOGETHER = 64
 """Requests that are answered together at most: so many make the best use of one scan."""
 
 
-class Workers:
+class _Threads:
+    """Threads that work until they are told to stop."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    def close(self) -> None:
+        """Stop taking work."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Workers(_Threads):
     """A bounded number of threads with a bounded queue. Belongs to one event loop.
 
     Parameters
@@ -33,7 +44,7 @@ class Workers:
     """
 
     def __init__(self, name: str, *, threads: int, queue: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        super().__init__(name, threads)
         self._threads, self._limit = threads, threads + queue
         self._taken = 0
 
@@ -55,15 +66,11 @@ class Workers:
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release))
         return await asyncio.wrap_future(future)
 
-    def close(self) -> None:
-        """Stop taking work."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
     def _release(self) -> None:
         self._taken -= 1
 
 
-class Together(Generic[Asked, Answer]):
+class Together(_Threads, Generic[Asked, Answer]):
     """Answers in one call what waits at the same time. Belongs to one event loop.
 
     Nobody waits for company: a free thread takes at once whatever there is. What comes while all are busy waits for the
@@ -79,7 +86,7 @@ class Together(Generic[Asked, Answer]):
     """
 
     def __init__(self, name: str, *, threads: int, queue: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        super().__init__(name, threads)
         self._free, self._queue = threads, queue
         self._waiting: deque[_Waiting[Asked, Answer]] = deque()
 
@@ -104,10 +111,6 @@ class Together(Generic[Asked, Answer]):
         self._waiting.append((answer, asked, future))
         self._begin()
         return await future
-
-    def close(self) -> None:
-        """Stop taking work."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
         while self._free and self._waiting:
