@@ -28,7 +28,7 @@ from benchmarks.record import Metric, parser, write_result
 from benchmarks.synthetic import random_queries, synthetic_index
 from benchmarks.timing import Call, Times, interleave, ratio
 from service.canonical import JointQuery, canonical_scores
-from service.engine import Engine, ScanKind
+from service.engine import Engine
 
 BATCHES = (1, 8, 64)
 TOP = 1000
@@ -161,7 +161,6 @@ def at_batch_one(
     size = len(index) * index.manifest.encoder.dim
     flat = others["faiss flat fp32"][0]
     turn = _Turn(native, joint)
-    float_scan = Engine(index, scan=ScanKind.FLOAT32) if len(index) <= 200_000 else None
     calls: dict[str, Call] = {}
 
     def add(top: int) -> None:
@@ -183,8 +182,6 @@ def at_batch_one(
         "stage: scan, joint": lambda: scan.superset([turn.joint], [PAGE]),
         "stage: scan, native top 1000": lambda: scan.superset([turn.native], [TOP]),
     }
-    if float_scan is not None:
-        calls["float32 scan, native top 1000"] = lambda: float_scan.top([turn.native], [TOP])
     buffer = np.ones(size, np.uint8)
     read = timing.readers(buffer)
     calls |= read
@@ -197,8 +194,8 @@ def at_batch_one(
         _ratio("native_b1_top10_vs_faiss_flat", times, f"native top {PAGE}", f"faiss flat fp32 top {PAGE}"),
         _ratio("joint_b1_top10_vs_faiss_flat", times, f"joint top {PAGE}", f"faiss flat fp32 top {PAGE}"),
     ]
-    bytes_read = len(index) * _row_bytes(engine.scan, index.manifest.encoder.dim)
-    joint_bytes = bytes_read + len(index) * _row_bytes(engine.scan, 2 * index.manifest.k)
+    bytes_read = len(index) * _row_bytes(index.manifest.encoder.dim)
+    joint_bytes = bytes_read + len(index) * _row_bytes(2 * index.manifest.k)
     share, low, high = ratio(times[fastest], times["stage: scan, native"])
     times_more = bytes_read / size
     rounds = len(times[fastest].seconds)
@@ -213,9 +210,9 @@ def at_batch_one(
     return {name: one.summary() for name, one in times.items() if name != "next query"}, metrics
 
 
-def _row_bytes(scan: str, width: int) -> int:
+def _row_bytes(width: int) -> int:
     """Bytes that a scan reads of a row of so many components; int8 rows have a scale and a residual."""
-    return {"int8": width + 8, "float32": 4 * width}[scan]
+    return width + 8
 
 
 def at_batch(

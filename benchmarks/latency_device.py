@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.plain_scan import PlainScan
 from benchmarks.record import Metric, parser, write_result
 from benchmarks.synthetic import random_queries, synthetic_index
 from benchmarks.timing import Times, clean_environment
 from service.cuda import HalfQueries, TorchScan
-from service.engine import Engine, ScanKind
+from service.engine import Engine
 
 TOP = 1000
 PAGE = 10
@@ -74,13 +75,14 @@ def run(device: str, *, quick: bool, path: Path | None, dim: int, k: int) -> Non
 def one_size(device: str, rows: int, dim: int, k: int, *, rounds: int) -> tuple[list[Metric], dict[str, Any]]:
     """Exactness, times and bandwidth at one size."""
     index: Any = synthetic_index(rows, dim, k)
-    engine = Engine(index, "cpu", scan=ScanKind.FLOAT32)
+    engine = Engine(index, scan=PlainScan(index))
     # As many as the largest batch: products of another shape may be made by another kernel.
     queries = [*random_queries(index, 32, joint=False), *random_queries(index, 32, joint=True)]
     expected = engine.top(queries, [TOP] * 64)
     page = [top.rows[:PAGE] for top in expected]
     ranks = engine.native_ranks(queries, page)
-    engine._scan = scan = TorchScan(index, device)
+    scan = TorchScan(index, device)
+    engine = Engine(index, scan=scan)
     alone = [engine.top([query], [TOP])[0] for query in queries]
     right = [
         np.array_equal(a.rows, b.rows)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,16 +25,13 @@ from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
 from service.cores import CORES, each
 from service.errors import NoDevice
 from service.int8 import Int8Scan
-from service.scan import Coarse, CpuScan, Found, Scan
+from service.scan import Coarse, Found, Scan
 
 if TYPE_CHECKING:
     from indexer.store import Index
 
 SHARED_ROWS = 8192
 """Rows of one query from which on their canonical scores are worth another core."""
-
-INT8_ROWS = 8192
-"""Images from which on the int8 scan pays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,15 +52,6 @@ class Top:
     """What the scan knows already for :meth:`Engine.native_ranks`; keeps (N,) scores alive where it does."""
 
 
-class ScanKind(StrEnum):
-    """What scans on the CPU."""
-
-    AUTO = "auto"
-    """``int8`` from :data:`INT8_ROWS` images on, else ``float32``."""
-    FLOAT32 = "float32"
-    INT8 = "int8"
-
-
 class Engine:
     """Scores every image of an index.
 
@@ -74,24 +61,23 @@ class Engine:
         Kept open; canonical scores read its memory-mapped vectors.
     device : str
         ``auto`` takes CUDA where torch sees a device, ``cpu`` and ``cuda`` insist.
-
-    scan : ScanKind
-        For the CPU. Whichever it is, the answers are the same to the last bit.
+    scan : Scan, optional
+        Instead of the device's own. Whichever it is, the answers are the same to the last bit.
 
     Notes
     -----
     Read-only after construction: any number of threads may use it. A scan takes all cores, for it waits for the memory
-    or for arithmetic; BLAS is to take one thread (``OPENBLAS_NUM_THREADS=1``, which the command line sets).
+    or for arithmetic.
     """
 
-    def __init__(self, index: Index, device: str = "cpu", *, scan: ScanKind = ScanKind.AUTO) -> None:
+    def __init__(self, index: Index, device: str = "cpu", *, scan: Scan | None = None) -> None:
         self.index = index
         self.device = (device != "cpu" and _cuda(insist=device != "auto")) or "cpu"
-        self._scan = _scan_of(index, self.device, scan)
+        self._scan = scan or _scan_of(index, self.device)
 
     @property
     def scan(self) -> str:
-        """What scans: ``int8``, ``float32`` or ``cuda``."""
+        """What scans: ``int8`` or ``cuda``."""
         return self._scan.name
 
     def __len__(self) -> int:
@@ -162,9 +148,8 @@ class Engine:
         if not len(self) or not queries:
             return [np.zeros(0, np.int64) for _ in queries]
         plain = [JointQuery(query.native) for query in queries]
-        known = [one for one in coarse or () if one is not None]
-        if len(known) < len(plain):
-            known = self._scan.coarse(plain)
+        spare = coarse or [None] * len(plain)
+        known = [one or other for one, other in zip(spare, self._scan.coarse(plain), strict=True)]
         scores = [canonical_scores(self.index, q, r).native for q, r in zip(plain, rows, strict=True)]
         edges = [_intervals(s, one.error) for s, one in zip(scores, known, strict=True)]
         parts = self._scan.sort_into(plain, known, edges)
@@ -218,13 +203,11 @@ def _intervals(scores: Floats, error: float) -> Floats:
     return np.stack([starts, ends], axis=1).ravel()
 
 
-def _scan_of(index: Index, device: str, kind: ScanKind) -> Scan:
+def _scan_of(index: Index, device: str) -> Scan:
     if device != "cpu":
         from service.cuda import TorchScan  # noqa: PLC0415  (torch costs seconds)
 
         return TorchScan(index, device)
-    if kind is ScanKind.FLOAT32 or (kind is ScanKind.AUTO and len(index) < INT8_ROWS):
-        return CpuScan(index)
     return Int8Scan(index)
 
 

@@ -7,37 +7,28 @@ What this module holds to:
   that leaves of a row has a known norm ``rho_n``, and ``|q . r_n| <= ||q|| rho_n`` (Cauchy and Schwarz) bounds the
   score from above and below, row by row; rounding and the query's own remainder are bounded too
   (:meth:`service.quantised.WholeQuery.error`);
-- a row is dropped only where its upper bound is below the k-th largest lower bound;
+- a row is dropped only where its upper bound is below the k-th largest lower bound. A sample of the rows says
+  beforehand about where that will be; where it said too much, the rows are gone through once more;
 - ``l_n`` is read only for rows that the bounds leave in doubt: candidates beyond those wanted, and neighbours of a
   page's pictures in the native ranking;
 - the loops are compiled for the CPU at hand and run in all cores. Integers are exact on every one.
 
-More than :data:`FEW` queries at a time are bounded by arithmetic and no longer by the memory, which one float32
-matrix product does best.
-
-Axes: B queries, N images, R images of a block or selection, D components of a vector.
+Axes: B queries, S of them with a spatial part, N images, R images of a selection, D components of a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.canonical import Doubles, Floats, JointQuery, Rows
-from service.cores import each, split
-from service.quantised import FINER, TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, products, refine, sort_rows
-from service.scan import (
-    BLOCK_ROWS,
-    SAMPLE_ROWS,
-    Coarse,
-    CpuScan,
-    Found,
-    floor_below,
-    guess_of,
-    sort_scores,
-)
+from service.cores import CORES, each, split
+from service.products import BLOCK, Codes, Wide, keep, score, stacked
+from service.quantised import FINER, TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, refine, sort_rows
+from service.scan import Coarse, FloatError, Found, blocks, floor_below, guess_of
 
 if TYPE_CHECKING:
     from indexer.store import Index
@@ -45,12 +36,48 @@ if TYPE_CHECKING:
 MANY = 1.2
 """Candidates for each that is wanted, from which on another look costs less than their exact scores."""
 
-FEW = 4
-"""Queries up to which the memory is what they wait for."""
+SAMPLE_ROWS = 4096
+"""Rows that a guess at the last score of a ranking rests on."""
+
+KEPT_BYTES = 1 << 29
+"""Memory for native scores of all rows; where more would be needed, they are made in turns."""
+
+_NONE_KEPT = np.empty((0, 0), np.float32)
+_Rows = tuple[Codes, Floats, Floats]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """One query of a batch, its vectors in whole numbers."""
+
+    query: JointQuery
+    count: int
+    native: WholeQuery
+    moments: WholeQuery | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stacked:
+    """Queries against one kind of rows, as :mod:`service.products` wants them."""
+
+    codes: Wide
+    steps: Doubles
+    norms: Floats
+
+    @classmethod
+    def of(cls, queries: Sequence[WholeQuery], rows: CodedRows) -> _Stacked:
+        return cls(
+            stacked([one.codes for one in queries], rows.high.shape[1]),
+            np.array([one.step for one in queries]),
+            np.array([one.norm * (1 + 2.0**-20) for one in queries], np.float32),
+        )
+
+    def against(self, rows: _Rows) -> tuple[Codes, Floats, Floats, Wide, Doubles, Floats]:
+        return *rows, self.codes, self.steps, self.norms
 
 
 class Int8Scan:
-    """See the module's text. Owns two int8 copies of the native vectors, one of the moments, and float32 ones of both.
+    """See the module's text. Owns two int8 copies of the native vectors and one of the moments.
 
     Parameters
     ----------
@@ -64,72 +91,96 @@ class Int8Scan:
     name = "int8"
 
     def __init__(self, index: Index) -> None:
-        self._float = CpuScan(index)
-        n, sketcher = len(index), index.sketcher
-        native, moments = self._float.native, self._float.moments
-        self._centre: Doubles = native.mean(axis=0, dtype=np.float64) if n else np.zeros(native.shape[1])
-        self._native, self._moments = CodedRows(n, native.shape[1]), CodedRows(n, moments.shape[1])
+        n, dim, width = len(index), index.manifest.encoder.dim, 2 * index.manifest.k
+        self._size = FloatError(dim, width)
+        self._centre: Doubles = np.zeros(dim)
+        for _, native, moments in blocks(index):
+            self._size.add(native, moments)
+            self._centre += native.sum(axis=0, dtype=np.float64) / n
+        self._native, self._moments = CodedRows(n, dim), CodedRows(n, width)
         # The sketch of an int8 index is in codes already; its steps go into the query and nothing is lost.
         coded = n > 0 and index.sketch(slice(0, 1)).dtype == np.int8
-        self._moment_step = np.tile(sketcher.scale if coded else np.ones_like(sketcher.scale), 2).astype(
-            float
-        )
-        for start in range(0, n, BLOCK_ROWS):
-            rows = slice(start, min(start + BLOCK_ROWS, n))
-            self._native.put(rows, np.ascontiguousarray(native[rows]), self._centre)
+        scale = index.sketcher.scale if coded else np.ones_like(index.sketcher.scale)
+        self._moment_step: Doubles = np.tile(scale, 2).astype(np.float64)
+        for rows, native, moments in blocks(index):
+            self._native.put(rows, native, self._centre)
             if coded:
-                self._moments.put_codes(
-                    rows, index.sketch(rows).reshape(-1, moments.shape[1]).astype(np.int8)
-                )
+                self._moments.put_codes(rows, index.sketch(rows).reshape(moments.shape).astype(np.int8))
             else:
-                self._moments.put(rows, np.ascontiguousarray(moments[rows]), np.zeros(moments.shape[1]))
+                self._moments.put(rows, np.ascontiguousarray(moments), np.zeros(width))
+        stride = max(1, n // SAMPLE_ROWS)
+        self._sample = self._native.sample(stride), self._moments.sample(stride)
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
     ) -> list[Found]:
         """See :meth:`service.scan.Scan.superset`."""
-        if len(queries) > FEW:
-            return self._float.superset(queries, counts, ranks_follow=ranks_follow)
-        whole = [WholeQuery.of(query.native.astype(np.float64)) for query in queries]
-        moved = [
-            None if query.spatial is None else WholeQuery.of(query.spatial.ravel() * self._moment_step)
-            for query in queries
+        asked = [
+            _Asked(
+                query,
+                count,
+                WholeQuery.of(query.native.astype(np.float64)),
+                None if query.spatial is None else WholeQuery.of(query.spatial.ravel() * self._moment_step),
+            )
+            for query, count in zip(queries, counts, strict=True)
         ]
-        scores, shifts = self._score(whole, [one for one in moved if one is not None])
-        shift = iter(shifts)
-        found = []
-        for query, count, one, other, native in zip(queries, counts, whole, moved, scores, strict=True):
-            terms = [(self._native, one)]
-            total = native
-            if other is not None:
-                terms.append((self._moments, other))
-                total = native + next(shift)
-            rows = _select(total, terms, count, 16 * UNIT_ROUNDOFF * self._float.error.reach(query))
-            # For the native ranks of spatial queries; a native ranking has them already.
-            found.append(Found(rows, None if other is None else self._coarse(one, native)))
-        return found
+        n, spatial = len(self._native), [b for b, one in enumerate(asked) if one.moments is not None]
+        kept = _NONE_KEPT
+        if ranks_follow and 4 * len(spatial) * n <= KEPT_BYTES:
+            kept = np.empty((len(spatial), n), np.float32)
+        floors = self._guesses(asked)
+        found = self._candidates(asked, floors, kept)
+        missed = [b for b, (_, floor) in enumerate(found) if floor < floors[b]]
+        if missed:
+            floors = np.array([found[b][1] for b in missed], np.float32)
+            again = self._candidates([asked[b] for b in missed], floors, _NONE_KEPT)
+            for b, one in zip(missed, again, strict=True):
+                found[b] = one
+        coarse: dict[int, Coarse] = {}
+        if len(kept):
+            coarse = {b: self._coarse(asked[b].native, line) for b, line in zip(spatial, kept, strict=True)}
+        return [Found(rows, coarse.get(b)) for b, (rows, _) in enumerate(found)]
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`service.scan.Scan.coarse`."""
-        if len(queries) > FEW:
-            return self._float.coarse(queries)
-        whole = [WholeQuery.of(query.native.astype(np.float64)) for query in queries]
-        return [self._coarse(one, line) for one, line in zip(whole, self._score(whole, [])[0], strict=True)]
+        return [self._coarse(WholeQuery.of(query.native.astype(np.float64))) for query in queries]
 
     def sort_into(
         self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
     ) -> list[tuple[Rows, Rows]]:
         """See :meth:`service.scan.Scan.sort_into`."""
-        if any(one.whole is None for one in coarse):
-            return self._float.sort_into(queries, coarse, edges)
-        return [self._sort(*job) for job in zip(queries, coarse, edges, strict=True)]
+        found: list[tuple[Rows, Rows]] = []
+        together = max(1, KEPT_BYTES // (4 * len(self._native)))
+        for start in range(0, len(queries), together):
+            part = slice(start, start + together)
+            jobs = zip(queries[part], self._scored(coarse[part]), edges[part], strict=True)
+            found += [self._sort(*job) for job in jobs]
+        return found
+
+    def _scored(self, coarse: Sequence[Coarse]) -> list[Coarse]:
+        """The same with the scores that were not kept."""
+        made = list(coarse)
+        bare = {b: one.whole for b, one in enumerate(coarse) if one.scores is None and one.whole is not None}
+        if bare:
+            queries = _Stacked.of(list(bare.values()), self._native)
+            scores = np.empty((len(bare), len(self._native)), np.float32)
+
+            def part(first: int, last: int) -> None:
+                score(
+                    self._native.high, self._native.scale, queries.codes, queries.steps, first, last, scores
+                )
+
+            each(part, split(len(self._native)))
+            for b, line in zip(bare, scores, strict=True):
+                made[b] = replace(made[b], scores=line)
+        return made
 
     def _sort(self, query: JointQuery, coarse: Coarse, edges: Floats) -> tuple[Rows, Rows]:
         """Sort by the bounds the scan left; only whom they leave in doubt by the second codes."""
         assert coarse.whole is not None
         assert coarse.scores is not None
         if not len(edges):
-            return sort_scores(coarse.scores, edges)
+            return np.array([len(self._native)]), np.zeros(0, np.int64)
         whole, scores, rows = coarse.whole, coarse.scores, self._native
         reach = 1.001 * (whole.norm + whole.rest)
         spare = reach * rows.largest_rest + coarse.error
@@ -146,67 +197,98 @@ class Int8Scan:
         made = each(part, split(len(scores)))
         return np.sum([counts for counts, _ in made], axis=0), np.concatenate([inside for _, inside in made])
 
-    def _score(self, native: Sequence[WholeQuery], moved: Sequence[WholeQuery]) -> tuple[Floats, Floats]:
-        """Products of all rows with native queries (B, N) and of all moments with spatial ones (S, N)."""
-        jobs = []
-        for rows, queries in ((self._native, native), (self._moments, moved)):
-            codes = np.array([one.codes for one in queries]).reshape(-1, rows.high.shape[1])
-            steps = np.array([one.step for one in queries])
-            jobs.append((rows, codes, steps, np.empty((len(queries), len(rows.high)), np.float32)))
-
-        def part(first: int, last: int) -> None:
-            for rows, codes, steps, out in jobs:
-                products(rows.high, rows.scale, codes, steps, first, last, out)
-
-        each(part, split(len(self._native.high)))
-        return jobs[0][3], jobs[1][3]
-
-    def _coarse(self, whole: WholeQuery, scores: Floats) -> Coarse:
+    def _coarse(self, whole: WholeQuery, scores: Floats | None = None) -> Coarse:
         # Sums with the centre's product are rounded once more.
         centre = 4 * UNIT_ROUNDOFF * whole.norm * float(np.linalg.norm(self._centre))
         return Coarse(whole.fine_error(self._native) + centre, scores, whole)
 
+    def _stacked(self, asked: Sequence[_Asked]) -> tuple[_Stacked, _Stacked, Rows]:
+        """Queries against vectors and against moments, and which of these belongs to which of those, -1 for none."""
+        spatial = [one.moments for one in asked if one.moments is not None]
+        has = np.array([one.moments is not None for one in asked])
+        return (
+            _Stacked.of([one.native for one in asked], self._native),
+            _Stacked.of(spatial, self._moments),
+            np.where(has, has.cumsum() - 1, -1),
+        )
 
-def _select(
-    scores: Floats, terms: Sequence[tuple[CodedRows, WholeQuery]], count: int, rounding: float
-) -> Rows:
-    """Rows that may be among the best.
+    def _guesses(self, asked: Sequence[_Asked]) -> Floats:
+        """Lower bounds of scores (B,) that nearly always as many rows reach as are wanted, from a sample."""
+        native, moments, of = self._stacked(asked)
+        n, count = len(self._native), len(self._sample[0][1])
+        bounds = [np.empty((len(queries.steps), count), np.float32) for queries in (native, moments)]
 
-    Parameters
-    ----------
-    scores : (N,) float32
-        Sum of the terms, by the first codes of their rows.
-    terms : sequence of (CodedRows, WholeQuery)
-    count : int
-        How many of the best.
-    rounding : float
-        What rounding of the sum and of the canonical score may add to the terms' errors.
-    """
-    n = len(scores)
-    if count >= n:
-        return np.arange(n)
-    slack = np.zeros(n, np.float32)
-    for rows, query in terms:
-        if rows.largest_residual:
-            slack += rows.residual * np.float32(query.norm * (1 + 2.0**-20))
-    upper = scores + slack
-    # Any threshold that leaves enough rows will do: one from a sample saves sorting all.
-    threshold = guess_of(upper[:: max(1, n // SAMPLE_ROWS)], count, n)
-    chosen = np.flatnonzero(upper >= threshold)
-    if len(chosen) < count:
-        threshold = np.partition(upper, n - count)[n - count]
-        chosen = np.flatnonzero(upper >= threshold)
-    error = sum(query.error(rows) for rows, query in terms) + rounding + TINY
-    floor = _floor(upper[chosen] - 2 * slack[chosen], count, error)
-    chosen = chosen[upper[chosen] >= floor] if floor >= threshold else np.flatnonzero(upper >= floor)
-    if len(chosen) < MANY * count:
-        return chosen
-    fine = scores[chosen]
-    for rows, query in terms:
-        if rows.largest_residual:
-            refine(rows.low, rows.scale, query.codes, query.step / FINER, chosen, fine)
-    error = sum(query.fine_error(rows) for rows, query in terms) + rounding + TINY
-    return chosen[fine >= _floor(fine, count, error)]
+        def part(first: int, last: int) -> None:
+            for queries, (codes, scale, residual), out in zip(
+                (native, moments), self._sample, bounds, strict=True
+            ):
+                score(codes, scale, queries.codes, queries.steps, first, last, out)
+                out[:, first:last] -= queries.norms[:, None] * residual[first:last]
+
+        def some(first: int, last: int) -> list[np.float32]:
+            return [
+                guess_of(bounds[0][b] if of[b] < 0 else bounds[0][b] + bounds[1][of[b]], asked[b].count, n)
+                for b in range(first, last)
+            ]
+
+        each(part, split(count))
+        return np.concatenate(each(some, split(len(asked))))
+
+    def _candidates(
+        self, asked: Sequence[_Asked], floors: Floats, kept: Floats
+    ) -> list[tuple[Rows, np.float32]]:
+        """Rows of each query that may be among its best, as far as they reach a floor (B,), and the floor it takes.
+
+        Where that is lower, rows may be missing. Native scores of spatial queries go into ``kept`` (S, N) or (0, 0).
+        """
+        native, moments, of = self._stacked(asked)
+        vectors, sketches = native.against(self._native.first), moments.against(self._moments.first)
+        room = 4 * BLOCK + 4 * max(one.count for one in asked) // CORES
+
+        def part(first: int, last: int) -> tuple[Rows, Floats, Rows]:
+            held = np.zeros(len(asked), np.int64)
+            numbers = np.empty((len(asked), room), np.int64)
+            scores = np.empty((len(asked), room), np.float32)
+            while True:
+                first = keep(vectors, sketches, of, floors, first, last, kept, numbers, scores, held)
+                if first == last:
+                    return numbers, scores, held
+                more = ((0, 0), (0, numbers.shape[1]))
+                numbers, scores = np.pad(numbers, more), np.pad(scores, more)
+
+        parts = each(part, split(len(self._native)))
+        jobs = []
+        for b, one in enumerate(asked):
+            some = [np.concatenate([found[which][b, : found[2][b]] for found in parts]) for which in (0, 1)]
+            jobs.append((one, floors[b], *some))
+        return each(self._select, jobs)
+
+    def _select(
+        self, asked: _Asked, floor: np.float32, rows: Rows, scores: Floats
+    ) -> tuple[Rows, np.float32]:
+        """Whoever of the rows that reach a floor may be among the best, and the floor that it takes to tell."""
+        if len(rows) < asked.count:
+            return rows, np.float32(-np.inf)
+        terms = [(self._native, asked.native)]
+        if asked.moments is not None:
+            terms.append((self._moments, asked.moments))
+        slack = np.zeros(len(rows), np.float32)
+        for coded, query in terms:
+            if coded.largest_residual:
+                slack += coded.residual[rows] * np.float32(query.norm * (1 + 2.0**-20))
+        # Besides the terms' errors: rounding of their sum and of the canonical score.
+        rounding = 16 * UNIT_ROUNDOFF * self._size.reach(asked.query) + TINY
+        error = sum(query.error(coded) for coded, query in terms) + rounding
+        needed = _floor(scores - slack, asked.count, error)
+        likely = scores + slack >= needed
+        chosen, fine = rows[likely], scores[likely]
+        if needed < floor or len(chosen) < MANY * asked.count:
+            return chosen, needed
+        for coded, query in terms:
+            if coded.largest_residual:
+                refine(coded.low, coded.scale, query.codes, query.step / FINER, chosen, fine)
+        error = sum(query.fine_error(coded) for coded, query in terms) + rounding
+        return chosen[fine >= _floor(fine, asked.count, error)], needed
 
 
 def _floor(scores: Floats, count: int, error: float) -> np.float32:

@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexer.compiled import compiled
 from service.canonical import Doubles, Floats, Rows
-
-Codes = NDArray[np.int8]
-Wide = NDArray[np.int16]
+from service.products import SPARE, STEP, Codes, Wide
 
 UNIT_ROUNDOFF = 2.0**-24
 TINY = 2.0**-120
@@ -24,8 +21,6 @@ _CODE = 127
 _QUERY_CODE = 32_767
 _SUM = 2.0**31
 _SMALLEST_SCALE = np.float32(2.0**-126)
-_TOGETHER = 256
-"""Rows that all queries score while they are in the cache."""
 
 
 class CodedRows:
@@ -38,7 +33,9 @@ class CodedRows:
 
     Attributes
     ----------
-    high, low : (N, D) int8
+    high : (N + SPARE, D and some zeros) int8
+        See :mod:`service.products`.
+    low : (N, D) int8
     scale : (N,) float32
     residual : (N,) float32
         Norm of what ``high`` alone leaves of a row, rounded up.
@@ -47,11 +44,27 @@ class CodedRows:
     """
 
     def __init__(self, count: int, width: int) -> None:
-        self.high = np.zeros((count, width), np.int8)
+        self.high = np.zeros((count + SPARE, -(-width // STEP) * STEP), np.int8)
         self.low = np.zeros((count, width), np.int8)
         self.scale = np.ones(count, np.float32)
         self.residual = np.zeros(count, np.float32)
         self.largest = self.largest_residual = self.largest_rest = 0.0
+        self._width = width
+
+    def __len__(self) -> int:
+        return len(self.scale)
+
+    @property
+    def first(self) -> tuple[Codes, Floats, Floats]:
+        """``high``, ``scale`` and ``residual``."""
+        return self.high, self.scale, self.residual
+
+    def sample(self, stride: int) -> tuple[Codes, Floats, Floats]:
+        """:attr:`first` of every so-manyth row."""
+        scale = self.scale[::stride].copy()
+        high = np.zeros((len(scale) + SPARE, self.high.shape[1]), np.int8)
+        high[: len(scale)] = self.high[: len(self) : stride]
+        return high, scale, self.residual[::stride].copy()
 
     def put(self, at: slice, rows: Floats, centre: Doubles) -> None:
         """Quantise rows (R, D) less a centre (D,), at their place."""
@@ -65,7 +78,7 @@ class CodedRows:
 
     def put_codes(self, at: slice, codes: Codes) -> None:
         """Take rows (R, D) that are codes already; nothing is left of them."""
-        self.high[at] = codes
+        self.high[at, : self._width] = codes
         norms = np.linalg.norm(codes.astype(np.float32), axis=1)
         self.largest = max(self.largest, float(norms.max(initial=0.0)) * (1 + 2.0**-10))
 
@@ -150,29 +163,6 @@ def quantise(
         residual[n], rest[n] = np.sqrt(second), np.sqrt(third)
         largest = max(largest, wide * np.sqrt(first))
     return largest
-
-
-@compiled
-def products(
-    codes: Codes, scale: Floats, queries: Wide, steps: Doubles, first: int, last: int, out: Floats
-) -> None:
-    """Score some rows for some queries: ``step * scale * <codes, query>``.
-
-    Parameters
-    ----------
-    codes : (N, D) int8
-    scale : (N,) float32
-    queries : (B, D) int16
-    steps : (B,) float64
-    first, last : int
-        Which rows.
-    out : (B, N) float32
-        Written to.
-    """
-    for start in range(first, last, _TOGETHER):
-        for b in range(len(queries)):
-            for n in range(start, min(start + _TOGETHER, last)):
-                out[b, n] = np.float32(steps[b] * scale[n] * whole_product(codes[n], queries[b]))
 
 
 @compiled

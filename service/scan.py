@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from indexer.compiled import compiled
 from service.canonical import Floats, JointQuery, Rows, Scores
-from service.cores import each, split
 
 if TYPE_CHECKING:
     from indexer.store import Index
@@ -22,19 +20,6 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 16_384
 """Rows read at a time."""
-
-PRODUCT_ROWS = 512
-"""Rows scored at a time: for 64 queries 128 KiB of scores, which stay in the cache until they are filtered."""
-
-KEPT_BYTES = 1 << 29
-"""Memory for scores that are kept for native ranks; where more would be needed, they are made again."""
-
-_AT_A_TIME = 16
-
-FEW_EDGES = 40
-
-SAMPLE_ROWS = 4096
-"""Rows that a guess at the last score of a ranking rests on."""
 
 _UNIT_ROUNDOFF = 2.0**-24
 _SMALLEST_NORMAL = 2.0**-126
@@ -96,7 +81,7 @@ class Scan(Protocol):
         ...
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
-        """What :meth:`superset` would leave for the native ranks."""
+        """What :meth:`superset` would leave for the native ranks, without scores."""
         ...
 
     def sort_into(
@@ -117,200 +102,6 @@ class Scan(Protocol):
             counts : (2 M_b + 1,) int64, scores per interval; rows : (R_b,) int64, those in odd intervals.
         """
         ...
-
-
-class CpuScan:
-    """One matrix product a block of rows, in float32: what any CPU does, what small indexes need and large batches.
-
-    Attributes
-    ----------
-    native : (N, D) float32
-    moments : (N, 2K) float32
-    error : FloatError
-
-    Notes
-    -----
-    Rows are shared out to all cores, each of which has its own products: let BLAS take one thread
-    (``OPENBLAS_NUM_THREADS=1``, which the command line sets).
-    """
-
-    name = "float32"
-
-    def __init__(self, index: Index) -> None:
-        # Mapped vectors start 45 bytes into their file; BLAS wants them aligned.
-        dim, width = index.manifest.encoder.dim, 2 * index.manifest.k
-        self._both = np.empty((len(index), dim + width), np.float32)
-        self.native, self.moments = self._both[:, :dim], self._both[:, dim:]
-        self.error = FloatError(self.native.shape[1], self.moments.shape[1])
-        for rows, native, moments in blocks(index):
-            self.native[rows], self.moments[rows] = native, moments
-            self.error.add(native, moments)
-
-    def superset(
-        self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
-    ) -> list[Found]:
-        """See :meth:`Scan.superset`."""
-        kept = None
-        if ranks_follow and 4 * len(queries) * len(self.native) <= KEPT_BYTES:
-            kept = np.empty((len(queries), len(self.native)), np.float32)
-        found = dict(enumerate(self._scanned(queries, counts, len(self.native) // SAMPLE_ROWS, kept)))
-        missed = [b for b, rows in found.items() if rows is None]
-        if missed:
-            again = self._scanned([queries[b] for b in missed], [counts[b] for b in missed], 0)
-            found.update(zip(missed, again, strict=True))
-        made = [rows for rows in found.values() if rows is not None]
-        assert len(made) == len(queries)  # without a guess none is missed
-        coarse: list[Coarse] | list[None] = [None] * len(queries)
-        if kept is not None:
-            coarse = [replace(one, scores=line) for one, line in zip(self.coarse(queries), kept, strict=True)]
-        return [Found(rows, one) for rows, one in zip(made, coarse, strict=True)]
-
-    def _scanned(
-        self,
-        queries: Sequence[JointQuery],
-        counts: Sequence[int],
-        stride: int,
-        kept: Floats | None = None,
-    ) -> list[Rows | None]:
-        """Candidates of each query, with a guess from every ``stride``-th row; without one where it is 0.
-
-        A query whose guess was too high gets None. Native scores (B, N) go into ``kept``.
-        """
-        native, joint, spatial = stacked(queries)
-        together = kept is None and len(joint) == len(queries)
-        both = np.concatenate([native, spatial], axis=1) if together else native
-
-        def score(part: slice, out: Floats | None = None, kept: Floats | None = None) -> Floats:
-            scores: Floats = np.matmul(both, self._both[part, : both.shape[1]].T, out=out)
-            if kept is not None:
-                kept[:, part] = scores
-            if joint and not together:
-                scores[joint] += spatial @ self.moments[part].T
-            return scores
-
-        sample = score(slice(0, None, stride)) if stride else np.zeros((len(queries), 0), np.float32)
-        guesses = [
-            guess_of(line, count, len(self.native)) for line, count in zip(sample, counts, strict=True)
-        ]
-        errors = [self.error(query) for query in queries]
-        floors = np.array(
-            [floor_below(float(g), e) for g, e in zip(guesses, errors, strict=True)], np.float32
-        )
-
-        def part(first: int, last: int) -> _Reaching:
-            found = _Reaching(floors)
-            room = np.empty((len(queries), min(PRODUCT_ROWS, last - first)), np.float32)
-            for start in range(first, last, PRODUCT_ROWS):
-                rows = slice(start, min(start + PRODUCT_ROWS, last))
-                found.add(start, score(rows, room[:, : rows.stop - start], kept))
-            return found
-
-        parts = each(part, split(len(self.native)))
-        chosen: list[Rows | None] = []
-        for b, (count, guess, error) in enumerate(zip(counts, guesses, errors, strict=True)):
-            rows, scores = (
-                np.concatenate(found) for found in zip(*(one.of(b) for one in parts), strict=True)
-            )
-            place = len(scores) - count
-            last = np.partition(scores, place)[place] if place >= 0 else np.float32(-np.inf)
-            # Below the guess, rows that come as close to the last may have been passed over.
-            sure = place >= 0 and last >= guess
-            chosen.append(rows[scores >= floor_below(float(last), error)] if sure else None)
-        return chosen
-
-    def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
-        """See :meth:`Scan.coarse`."""
-        return [Coarse(self.error(JointQuery(query.native))) for query in queries]
-
-    def sort_into(
-        self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
-    ) -> list[tuple[Rows, Rows]]:
-        """See :meth:`Scan.sort_into`."""
-        if all(one.scores is not None for one in coarse):
-            lines = [one.scores for one in coarse if one.scores is not None]
-            return [sort_scores(line, limits) for line, limits in zip(lines, edges, strict=True)]
-        native = np.stack([q.native for q in queries])
-        counts = [np.zeros(len(e) + 1, np.int64) for e in edges]
-        inside: list[list[Rows]] = [[] for _ in edges]
-        for start in range(0, len(self.native), BLOCK_ROWS):
-            scores = native @ self.native[start : start + BLOCK_ROWS].T
-            for b, line in enumerate(scores):
-                more, rows = sort_scores(line, edges[b])
-                counts[b] += more
-                inside[b].append(start + rows)
-        return [(c, np.concatenate(rows)) for c, rows in zip(counts, inside, strict=True)]
-
-
-def sort_scores(scores: Floats, edges: Floats) -> tuple[Rows, Rows]:
-    """Distribute scores over intervals; see :meth:`Scan.sort_into`."""
-    if len(edges) <= FEW_EDGES:
-        # A page of ten: twenty comparisons of everything cost less than a search for every score.
-        reached = [scores >= edge for edge in edges]
-        above = [len(scores), *(int(np.count_nonzero(one)) for one in reached), 0]
-        inside = [np.flatnonzero(low > high) for low, high in zip(reached[::2], reached[1::2], strict=True)]
-        return -np.diff(above), np.concatenate([np.zeros(0, np.int64), *inside])
-    # Most of an index is below the lowest interval and needs no search.
-    reaching = np.flatnonzero(scores >= edges[0])
-    interval = np.searchsorted(edges, scores[reaching], side="right")
-    counts = np.bincount(interval, minlength=len(edges) + 1)
-    counts[0] += len(scores) - len(reaching)
-    return counts, reaching[interval % 2 == 1].astype(np.int64)
-
-
-class _Reaching:
-    """Rows of one core that reach the floor of a query (B,), with their scores."""
-
-    def __init__(self, floors: Floats) -> None:
-        self._floors = floors
-        self._held = np.zeros(len(floors), np.int64)
-        self._rows = np.empty((len(floors), 0), np.int64)
-        self._scores = np.empty((len(floors), 0), np.float32)
-
-    def add(self, first: int, scores: Floats) -> None:
-        """Take what reaches of scores (B, R) of rows from ``first`` on."""
-        needed, room = int(self._held.max()) + scores.shape[1], self._rows.shape[1]
-        if needed > room:
-            more = ((0, 0), (0, 2 * needed - room))
-            self._rows, self._scores = np.pad(self._rows, more), np.pad(self._scores, more)
-        keep_reaching(scores, self._floors, first, self._rows, self._scores, self._held)
-
-    def of(self, query: int) -> tuple[Rows, Floats]:
-        """What a query has, in ascending order of rows."""
-        held = int(self._held[query])
-        return self._rows[query, :held], self._scores[query, :held]
-
-
-@compiled
-def keep_reaching(scores: Floats, floors: Floats, first: int, rows: Rows, values: Floats, held: Rows) -> None:
-    """Append what reaches a floor.
-
-    Parameters
-    ----------
-    scores : (B, R) float32
-    floors : (B,) float32
-    first : int
-        Number of the first row.
-    rows, values : (B, M) int64, (B, M) float32
-        Written to, from ``held`` on.
-    held : (B,) int64
-        Added to.
-    """
-    width = scores.shape[1]
-    for b in range(len(scores)):
-        floor, at, line = floors[b], held[b], scores[b]
-        for start in range(0, width, _AT_A_TIME):
-            end = min(start + _AT_A_TIME, width)
-            some = line[start:end]
-            # Hardly any row reaches: a count of several at once costs less than a look at each.
-            reaching = np.int32(0)
-            for score in some:
-                reaching += np.int32(score >= floor)
-            if reaching:
-                for n in range(start, end):
-                    if line[n] >= floor:
-                        rows[b, at], values[b, at] = first + n, line[n]
-                        at += 1
-        held[b] = at
 
 
 def guess_of(sample: Floats, count: int, total: int) -> np.float32:
@@ -339,22 +130,6 @@ def floor_below(last: float, error: float) -> np.float32:
         From :func:`scan_error`.
     """
     return np.float32(np.nextafter(np.float32(last - 2 * error), np.float32(-np.inf)))
-
-
-def stacked(queries: Sequence[JointQuery]) -> tuple[Floats, list[int], Floats]:
-    """Stack queries to matrices.
-
-    Returns
-    -------
-    native : (B, D) float32
-    joint : list of S int
-        Which queries have a spatial part.
-    spatial : (S, 2K) float32
-        Theirs. Native queries pay nothing for the sketch.
-    """
-    parts = {b: q.spatial.ravel() for b, q in enumerate(queries) if q.spatial is not None}
-    spatial = np.stack(list(parts.values())) if parts else np.zeros((0, 0), np.float32)
-    return np.stack([q.native for q in queries]), list(parts), spatial
 
 
 def scan_error(terms: int, size: float) -> float:

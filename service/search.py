@@ -34,7 +34,6 @@ from service.emphasis import emphasis
 from service.engine import Engine, Top
 from service.errors import BadCursor, ImageGone, SearchError
 from service.filters import rows_where
-from service.int8 import FEW
 from service.pictures import Pictures
 from service.query import Mode, Readout, SearchRequest, clean_query
 from service.readout import UNIT, displacement_direction, phrases, select
@@ -192,7 +191,7 @@ class Searcher:
         if warm:
             parser.warm()
             # The first queries of a process pay for the libraries' start and for loops that are not compiled yet.
-            for count in (1, FEW + 1):
+            for count in (1, 2):
                 searcher.search_many(["a picture", "a cup to the left of a laptop"] * count, k=1)
         return searcher
 

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.plain_scan import PlainScan
 from indexer.sketch import Precision
-from service import int8 as int8_module
 from service import scan as scan_module
 from service.canonical import JointQuery, canonical_scores
 from service.cuda import TorchScan
-from service.engine import Engine, ScanKind
-from service.scan import CpuScan, scan_error
+from service.engine import Engine
+from service.int8 import Int8Scan
+from service.scan import scan_error
 from tests.support import DIM, lane_sums, vector_index
 
 
@@ -20,20 +21,13 @@ def index(request, tmp_path_factory):
     return vector_index(tmp_path_factory.mktemp("vectors"), 3000, precision=request.param)
 
 
-@pytest.fixture(params=["float32", "int8", "torch"])
+SCANS = {"int8": Int8Scan, "torch": lambda index: TorchScan(index, "cpu"), "plain": PlainScan}
+
+
+@pytest.fixture(params=SCANS)
 def engine(request, index, monkeypatch):
-    monkeypatch.setattr(scan_module, "BLOCK_ROWS", 700)
-    monkeypatch.setattr(int8_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
-    monkeypatch.setattr(scan_module, "PRODUCT_ROWS", 700)
-    monkeypatch.setattr(int8_module, "FEW", 8)  # larger batches are the float scan's
-    return engine_of(index, request.param)
-
-
-def engine_of(index, kind: str) -> Engine:
-    made = Engine(index, "cpu", scan=ScanKind.FLOAT32 if kind == "torch" else ScanKind(kind))
-    if kind == "torch":
-        made._scan = TorchScan(index, "cpu")
-    return made
+    monkeypatch.setattr(scan_module, "BLOCK_ROWS", 700)  # several blocks, the last one short
+    return Engine(index, scan=SCANS[request.param](index))
 
 
 def queries(index, count: int, seed: int = 1) -> list[JointQuery]:
@@ -81,20 +75,6 @@ def test_native_ranks_equal_a_slow_loop(index, engine):
         assert np.array_equal(engine.native_ranks([query], [rows])[0], place[rows])
         everything = np.arange(len(index))
         assert np.array_equal(engine.native_ranks([query], [everything])[0], place)
-
-
-@pytest.mark.parametrize("kind", ["float32", "int8"])
-def test_scores_that_were_not_kept_are_made_again(index, monkeypatch, kind):
-    engine = engine_of(index, kind)
-    many = queries(index, 9)  # more than the int8 scan takes
-    kept = engine.top(many, [40] * 9, ranks_follow=True)
-    monkeypatch.setattr(scan_module, "KEPT_BYTES", 0)
-    bare = engine.top(many, [40] * 9, ranks_follow=True)
-    ranks = [
-        engine.native_ranks(many, [top.rows for top in tops], [top.coarse for top in tops])
-        for tops in (kept, bare)
-    ]
-    assert all(np.array_equal(a, b) for a, b in zip(*ranks, strict=True))
 
 
 def test_a_batch_is_its_queries_alone(index, engine):
@@ -153,27 +133,26 @@ def test_the_scan_stays_within_its_bound(n, seed, scale, alike):
         assert np.abs(approximate.astype(np.float64) - exact.astype(np.float32)).max() <= bound
 
 
-class Worst:
-    """A scan as wrong as its bound allows, and in the worst direction."""
+class Worst(PlainScan):
+    """A scan that may be as wrong as its bound allows, and is."""
 
-    def __init__(self, index, error):
-        self._scan, self._error = CpuScan(index), error
-        wrong = np.random.default_rng(0).choice([-1.0, 1.0], size=len(index)) * error
-        # A unit direction added to every vector moves the scores of the query along it.
-        self._wrong = wrong.astype(np.float32)
+    ERROR = 1e-2
 
-    def disturb(self, direction):
-        self._scan.native += self._wrong[:, None] * direction[None]
-        return self._scan
+    def __init__(self, index):
+        super().__init__(index)
+        self._wrong = np.random.default_rng(0).choice([-0.99, 0.99], size=len(index)) * self.ERROR
+
+    def scores(self, query):
+        return super().scores(query) + self._wrong
+
+    def error(self, query):
+        return self.ERROR
 
 
 def test_a_scan_at_its_bound_still_gives_exact_answers(index):
     query = queries(index, 1)[0]
     total, native = brute_force(index, query)
-    engine = engine_of(index, "float32")
-    error = 1e-2
-    engine._scan = Worst(index, error * 0.99).disturb(query.native)
-    engine._scan.error = lambda _: error
+    engine = Engine(index, scan=Worst(index))
     for k in (1, 10, 500):
         assert np.array_equal(engine.top([query], [k])[0].rows, order(total)[:k])
     rows = np.arange(0, len(index), 7)
@@ -202,15 +181,3 @@ def test_cuda_gives_the_same_bits(index):
     for a, b in zip(cpu.top(many, [50] * 8), cuda.top(many, [50] * 8), strict=True):
         assert np.array_equal(a.rows, b.rows)
         assert a.scores.total.tobytes() == b.scores.total.tobytes()
-
-
-def test_a_guess_that_was_too_high_is_made_up_for(index, monkeypatch):
-    monkeypatch.setattr(
-        scan_module, "guess_of", lambda sample, count, total: np.float32(sample.max(initial=-np.inf))
-    )
-    monkeypatch.setattr(scan_module, "SAMPLE_ROWS", 100)
-    engine = engine_of(index, "float32")
-    many = queries(index, 6)
-    counts = [1, 5, 40, 300, 2999, 3000]
-    for query, count, top in zip(many, counts, engine.top(many, counts), strict=True):
-        assert np.array_equal(top.rows, order(brute_force(index, query)[0])[:count])

@@ -7,14 +7,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indexer.sketch import Precision, Sketcher
-from service import engine as engine_module
 from service import int8 as int8_module
-from service.canonical import JointQuery, canonical_scores
-from service.engine import Engine, ScanKind
+from service import scan as scan_module
+from service.canonical import JointQuery
+from service.engine import Engine
 from service.int8 import Int8Scan
-from service.quantised import CodedRows, WholeQuery, products, sort_rows
-from service.scan import CpuScan
-from tests.support import lane_sums, vector_index
+from service.products import SPARE, STEP, score, stacked
+from service.quantised import CodedRows, WholeQuery, sort_rows
+from tests.support import lane_sums
 
 
 class Vectors:
@@ -110,7 +110,7 @@ def test_every_collection_gives_what_a_slow_loop_gives(shape, n, dim, k, batch, 
         spatial = (random.standard_normal((2, k)) * scale).astype(np.float32) if b % 2 else None
         queries.append(JointQuery(native, spatial))
     counts = [int(c) for c in random.integers(1, n + 3, batch)]
-    engine = Engine(index, scan=ScanKind.INT8)
+    engine = Engine(index)
     tops = engine.top(queries, counts)
     ranks = engine.native_ranks(queries, [t.rows for t in tops], [t.coarse for t in tops])
     for query, count, top, rank in zip(queries, counts, tops, ranks, strict=True):
@@ -121,6 +121,28 @@ def test_every_collection_gives_what_a_slow_loop_gives(shape, n, dim, k, batch, 
         place = np.empty(n, np.int64)
         place[native_order] = np.arange(1, n + 1)
         assert np.array_equal(rank, place[top.rows])
+
+
+def scored(codes: np.ndarray, scale: np.ndarray, queries: list[WholeQuery], steps: list[float]) -> np.ndarray:
+    """Rows (N, D) scored for queries, (B, N)."""
+    n, width = codes.shape
+    rows = np.pad(codes, ((0, SPARE), (0, -width % STEP)))
+    out = np.full((len(queries), n), np.nan, np.float32)
+    score(rows, scale, stacked([q.codes for q in queries], rows.shape[1]), np.array(steps), 0, n, out)
+    return out
+
+
+@given(
+    n=st.integers(1, 600), dim=st.integers(1, 80), batch=st.integers(1, 11), seed=st.integers(0, 2**32 - 1)
+)
+@settings(max_examples=40, deadline=None)
+def test_products_of_tiles_are_whole_numbers(n, dim, batch, seed):
+    random = np.random.default_rng(seed)
+    codes = random.integers(-127, 128, (n, dim)).astype(np.int8)
+    queries = [WholeQuery.of(random.standard_normal(dim)) for _ in range(batch)]
+    found = scored(codes, np.ones(n, np.float32), queries, [1.0] * batch)
+    whole = np.stack([q.codes for q in queries]).astype(np.int64) @ codes.astype(np.int64).T
+    assert np.array_equal(found, whole.astype(np.float32))
 
 
 @given(
@@ -140,21 +162,18 @@ def test_bounds_hold(shape, n, dim, seed):
         query = WholeQuery.of(vector)
         exact = (rows.astype(np.float64) - centre) @ vector
         rounding = 1e-12 * np.abs(rows).max() * (1 + np.abs(vector).sum())  # of this comparison
-        scores = np.empty((2, 1, n), np.float32)
-        for codes, step, out in (
-            (stored.high, query.step, scores[0]),
-            (stored.low, query.step / 254, scores[1]),
-        ):
-            products(codes, stored.scale, query.codes[None], np.array([step]), 0, n, out)
+        scores = []
+        for codes, step in ((stored.high[:n, :dim], query.step), (stored.low, query.step / 254)):
             whole = codes.astype(np.int64) @ query.codes.astype(np.int64)
             assert np.abs(whole).max() < 2**31
-            assert np.allclose(out[0], step * stored.scale.astype(np.float64) * whole, rtol=1e-6, atol=1e-40)
-        coarse = scores[0, 0].astype(np.float64)
+            scores.append(scored(codes, stored.scale, [query], [step])[0].astype(np.float64))
+            assert np.allclose(
+                scores[-1], step * stored.scale.astype(np.float64) * whole, rtol=1e-6, atol=1e-40
+            )
+        coarse = scores[0]
         slack = query.norm * stored.residual + query.error(stored) + rounding
         assert (np.abs(exact - coarse) <= slack).all()
-        assert (
-            np.abs(exact - coarse - scores[1, 0].astype(np.float64)) <= query.fine_error(stored) + rounding
-        ).all()
+        assert (np.abs(exact - coarse - scores[1]) <= query.fine_error(stored) + rounding).all()
 
 
 @given(
@@ -170,9 +189,8 @@ def test_doubtful_rows_alone_are_looked_at_closer(n, places, spread, seed):
     stored = CodedRows(n, 48)
     stored.put(slice(0, n), rows, np.zeros(48))
     query = WholeQuery.of(random.standard_normal(48))
-    high, low = np.empty((1, n), np.float32), np.empty((1, n), np.float32)
-    products(stored.high, stored.scale, query.codes[None], np.array([query.step]), 0, n, high)
-    products(stored.low, stored.scale, query.codes[None], np.array([query.step / 254]), 0, n, low)
+    high = scored(stored.high[:n, :48], stored.scale, [query], [query.step])
+    low = scored(stored.low, stored.scale, [query], [query.step / 254])
     centres = np.unique(random.choice(high[0], places)).astype(np.float64)
     edges = np.unique(np.stack([centres - spread, centres + spread], axis=1).astype(np.float32))
     edges = edges[: len(edges) // 2 * 2]
@@ -191,58 +209,57 @@ def test_doubtful_rows_alone_are_looked_at_closer(n, places, spread, seed):
     assert set(inside[:found]) ^ set(np.flatnonzero(interval % 2)) <= set(np.flatnonzero(near))
 
 
-def test_candidates_stay_few_on_ordinary_vectors(monkeypatch):
-    monkeypatch.setattr(int8_module, "BLOCK_ROWS", 5000)
-    monkeypatch.setattr(int8_module, "FEW", 32)
+def unit_index(n: int, dim: int, k: int) -> Vectors:
     random = np.random.default_rng(0)
-    native = random.standard_normal((20_000, 128)).astype(np.float32)
+    native = random.standard_normal((n, dim)).astype(np.float32)
     native /= np.linalg.norm(native, axis=1, keepdims=True)
-    index = Vectors(
-        native, random.integers(-90, 91, (20_000, 2, 16)).astype(np.int8), np.full(16, 1e-3, np.float32)
-    )
-    scan = Int8Scan(index)
-    queries = [
-        JointQuery(v, s) for v, s in zip(native[:32], [None, np.ones((2, 16), np.float32)] * 16, strict=True)
-    ]
+    codes = random.integers(-90, 91, (n, 2, k)).astype(np.int8)
+    return Vectors(native, codes, np.full(k, 1e-3, np.float32))
+
+
+def some_queries(index: Vectors, count: int) -> list[JointQuery]:
+    """Native and joint ones in turns."""
+    spatial = np.ones((2, index.manifest.k), np.float32)
+    return [JointQuery(v, spatial if n % 2 else None) for n, v in enumerate(np.array(index.native()[:count]))]
+
+
+def test_candidates_stay_few_on_ordinary_vectors(monkeypatch):
+    monkeypatch.setattr(scan_module, "BLOCK_ROWS", 5000)
+    index = unit_index(20_000, 128, 16)
+    scan, queries = Int8Scan(index), some_queries(index, 32)
     alone = scan.superset(queries[:1], [100])[0]
     assert 100 <= len(alone.rows) <= 400
     for found in scan.superset(queries, [1000] * 32):
         assert 1000 <= len(found.rows) <= 1600
 
 
-def test_large_batches_are_one_float_product(monkeypatch):
-    index = collection("random", 3000, 48, 8, np.random.default_rng(4))
-    scan = Int8Scan(index)
-    query = JointQuery(np.array(index.native()[0]), np.ones((2, 8), np.float32))
-    kept = [
-        scan.superset([query] * count, [5] * count, ranks_follow=True)[0].coarse
-        for count in (int8_module.FEW, int8_module.FEW + 1)
-    ]
-    assert [one.whole is None for one in kept] == [False, True]
-    assert kept[1].error < kept[0].error
-
-
-def test_the_rule_that_chooses(tmp_path, monkeypatch):
-    index = vector_index(tmp_path, 60)
-    assert isinstance(Engine(index)._scan, CpuScan)
-    assert Engine(index, scan=ScanKind.INT8).scan == "int8"
-    monkeypatch.setattr(engine_module, "INT8_ROWS", 50)
-    assert Engine(index).scan == "int8"
-    assert Engine(index, scan=ScanKind.FLOAT32).scan == "float32"
-
-
-def test_bits_are_those_of_the_float_scan():
-    random = np.random.default_rng(5)
-    index = collection("random", 3000, 48, 8, random)
-    queries = [
-        JointQuery(
-            random.standard_normal(48).astype(np.float32), random.standard_normal((2, 8)).astype(np.float32)
+def test_a_guess_that_was_too_high_is_made_up_for(monkeypatch):
+    monkeypatch.setattr(int8_module, "SAMPLE_ROWS", 100)
+    index = unit_index(3000, 48, 8)
+    queries, counts = some_queries(index, 7), [1, 5, 40, 300, 1500, 2999, 3000]
+    for share in (0.0, 0.02, 0.5):  # of the sample, above the guess
+        monkeypatch.setattr(
+            int8_module,
+            "guess_of",
+            lambda sample, count, total, share=share: np.float32(np.quantile(sample, 1 - share) + 1e-3),
         )
-        for _ in range(40)
-    ]
-    one, other = Engine(index, scan=ScanKind.INT8), Engine(index, scan=ScanKind.FLOAT32)
-    for a, b in zip(one.top(queries, [900] * 40), other.top(queries, [900] * 40), strict=True):
-        assert np.array_equal(a.rows, b.rows)
-        assert a.scores.total.tobytes() == b.scores.total.tobytes()
-        whole = canonical_scores(index, queries[0], a.rows)
-        assert whole.total.dtype == np.float32
+        for query, count, top in zip(queries, counts, Engine(index).top(queries, counts), strict=True):
+            assert np.array_equal(top.rows, slow(index, query)[1][:count])
+
+
+def test_scores_too_many_to_keep_are_made_in_turns(monkeypatch):
+    index = unit_index(3000, 48, 8)
+    queries, engine = some_queries(index, 9), Engine(index)
+    tops = engine.top(queries, [20] * 9, ranks_follow=True)
+    assert [top.coarse is not None for top in tops] == [query.spatial is not None for query in queries]
+    rows = [top.rows for top in tops]
+    kept = engine.native_ranks(queries, rows, [top.coarse for top in tops])
+    monkeypatch.setattr(int8_module, "KEPT_BYTES", 4 * 3000 * 2)
+    bare = engine.top(queries, [20] * 9, ranks_follow=True)
+    assert {top.coarse for top in bare} == {None}
+    for one, other in zip(kept, engine.native_ranks(queries, rows), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_the_cpu_scans_in_eight_bits():
+    assert Engine(unit_index(60, 16, 4)).scan == "int8"
