@@ -59,8 +59,6 @@ class Schedule:
     batch : int
     rate, decay, dropout : float
         Learning rate and weight decay of AdamW; share of activations dropped.
-    decay_ramp : int
-        Steps over which the weight decay rises from nothing; 0 for none.
     cosine : bool
         Let the rate fall to nothing at the end, along half a cosine; otherwise it stays.
     mask_true : bool
@@ -71,7 +69,6 @@ class Schedule:
     rate: float = 1e-4
     decay: float = 0.2
     dropout: float = 0.1
-    decay_ramp: int = 0
     cosine: bool = False
     mask_true: bool = False
 
@@ -225,15 +222,14 @@ class Trainer:
         self.parameters = {
             name: value.to(device).clone().requires_grad_() for name, value in parameters.items()
         }
-        self._decayed = [value for name, value in self.parameters.items() if name != "logit_scale"]
         groups: list[dict[str, Any]] = [
-            {"params": self._decayed},
+            {"params": [value for name, value in self.parameters.items() if name != "logit_scale"]},
             {"params": [self.parameters["logit_scale"]], "weight_decay": 0.0},
         ]
         self.optimiser = torch.optim.AdamW(
             groups,
             lr=torch.tensor(schedule.rate, device=device) if schedule.cosine else schedule.rate,
-            weight_decay=0.0 if schedule.decay_ramp else schedule.decay,
+            weight_decay=schedule.decay,
             fused=True,
             capturable=device.type == "cuda",
         )
@@ -322,10 +318,6 @@ class Trainer:
         # A sum: each model's gradient is its own loss's, whoever stands beside it.
         losses.sum().backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        if self.schedule.decay_ramp:
-            with torch.no_grad():
-                risen = (self._clock[0] / self.schedule.decay_ramp).clamp(max=1) * self.schedule.decay
-                torch._foreach_mul_(self._decayed, 1 - self.optimiser.param_groups[0]["lr"] * risen)
         self._at += 1
         self._clock += 1
 

@@ -239,27 +239,6 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tmp_path):
         Trainer(models[:1], architecture, schedule).restore(whole.state())
 
 
-def test_a_decay_that_rises_at_once_is_adamws():
-    def norm(**schedule):
-        trainer = trained(
-            [Model(SMALL, 1, 40)], ARCHITECTURES["plain"], 40, dropout=0.0, cosine=True, **schedule
-        )
-        return float(trainer.parameters_of(0)["image.token"].norm())
-
-    at_once, constant, late, none = (
-        norm(**schedule)
-        for schedule in (
-            {"decay": 5.0, "decay_ramp": 1},
-            {"decay": 5.0},
-            {"decay": 5.0, "decay_ramp": 10**6},
-            {"decay": 0.0},
-        )
-    )
-    assert at_once == pytest.approx(constant, rel=0.01)
-    assert late == pytest.approx(none, rel=1e-4)
-    assert constant < 0.95 * none
-
-
 def test_every_epoch_shows_every_picture_once():
     order = batches(3, 50, 8, 0, 12, torch.device("cpu"))
     assert order.shape == (12, 8)
