@@ -16,7 +16,7 @@ import argparse
 import copy
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -323,10 +323,14 @@ def _centroids(index: Any) -> Any:
 
 
 def texts(quick: bool) -> dict[str, Any]:
-    """Parsing and encoding by the built-in encoder, cold and remembered, and its text tower in bfloat16."""
+    """Parsing and encoding by the built-in encoder, cold and remembered, and its text tower by other means.
+
+    Those are bfloat16 and ONNX Runtime.
+    """
     import torch  # noqa: PLC0415
 
     from indexer.compact import load_compact  # noqa: PLC0415
+    from indexer.onnx_texts import OnnxTexts  # noqa: PLC0415
     from parser import QueryParser  # noqa: PLC0415
     from service.texts import TextVectors  # noqa: PLC0415
 
@@ -350,11 +354,16 @@ def texts(quick: bool) -> dict[str, Any]:
             [f"{spatial} {(n := next(numbers))}", f"a cup {n}", f"a laptop {n}"]
         ),
         "encode, remembered": lambda: remembered([spatial, "a cup", "a laptop"]),
-        "encode, one new text, bfloat16": lambda: by_bfloat16(f"{plain} {next(numbers)}"),
     }
+    others: dict[str, Callable[[str], Any]] = {"bfloat16": by_bfloat16}
+    by_onnx = OnnxTexts(encoder)
+    others["ONNX Runtime"] = lambda text: by_onnx.encode_texts([text]).vectors[0]
+    for name, way in others.items():
+        calls[f"encode, one new text, {name}"] = lambda way=way: way(f"{plain} {next(numbers)}")  # type: ignore[misc]
     times = interleave(calls, rounds=200, seconds=4 if quick else 20)
-    cosine = float(encoder.encode_texts([spatial]).vectors[0] @ by_bfloat16(spatial).numpy())
-    return {name: one.summary() for name, one in times.items()} | {"bfloat16_cosine": round(cosine, 6)}
+    exact = encoder.encode_texts([spatial]).vectors[0]
+    cosines = {name: round(float(exact @ np.asarray(way(spatial))), 6) for name, way in others.items()}
+    return {name: one.summary() for name, one in times.items()} | {"cosine": cosines}
 
 
 def one_size(rows: int, dim: int, k: int, seconds: float) -> dict[str, Any]:

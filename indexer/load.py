@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from indexer.encoder import (
     COMPACT,
     DenseMode,
     DenseView,
-    Encoder,
     EncoderSpec,
     EncoderUnavailable,
     require_same_encoder,
 )
+
+if TYPE_CHECKING:
+    from indexer.openclip import OpenClipEncoder
 
 
 def load_encoder(
@@ -20,7 +24,7 @@ def load_encoder(
     device: str = "auto",
     dense_mode: DenseMode | None = None,
     dense_view: DenseView | None = None,
-) -> Encoder:
+) -> OpenClipEncoder:
     """Load an encoder; nothing is ever fetched from a network.
 
     Parameters
@@ -54,7 +58,9 @@ def load_encoder(
     return load_open_clip(name, pretrained, device=device, dense_mode=dense_mode, dense_view=dense_view)
 
 
-def load_encoder_for(spec: EncoderSpec, *, pretrained: str | None = None, device: str = "auto") -> Encoder:
+def load_encoder_for(
+    spec: EncoderSpec, *, pretrained: str | None = None, device: str = "auto"
+) -> OpenClipEncoder:
     """Load the encoder that made an index, and refuse any other.
 
     Parameters

@@ -126,8 +126,16 @@ class OpenClipEncoder:
             return ImageFeatures(pooled.float().cpu().numpy(), self._frames(batch))
 
     @torch.inference_mode()
-    def encode_texts(self, texts: Sequence[str]) -> TextFeatures:
+    def encode_texts(
+        self, texts: Sequence[str], *, tower: Callable[[Tensor], Floats] | None = None
+    ) -> TextFeatures:
         """Embed texts, one pass each: a matrix product over several rows may round a row differently.
+
+        Parameters
+        ----------
+        texts : sequence of B str
+        tower : callable, optional
+            Token ids (1, L) to a unit vector (D,), instead of the model's own text tower.
 
         Returns
         -------
@@ -142,10 +150,12 @@ class OpenClipEncoder:
             longer = self._tokenise([text], context + 1)
             # A text that fits keeps its end token where it is when there is more room; a cut one does not.
             truncated.append(not torch.equal(tokens, longer[:, :context]))
-            vectors[row] = (
-                self._model.encode_text(tokens.to(self._device), normalize=True)[0].float().cpu().numpy()
-            )
+            vectors[row] = (tower or self._text_tower)(tokens)
         return TextFeatures(vectors, tuple(truncated))
+
+    def _text_tower(self, tokens: Tensor) -> Floats:
+        found: Tensor = self._model.encode_text(tokens.to(self._device), normalize=True)[0]
+        return found.float().cpu().numpy()
 
     def _stack(self, arrays: Sequence[Floats]) -> Tensor:
         return torch.from_numpy(np.stack(arrays)).to(self._device)

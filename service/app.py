@@ -139,7 +139,11 @@ def create_app(
 
     def open_from_settings() -> Searcher:
         return Searcher.open(
-            settings.index, device=settings.device, pretrained=settings.pretrained, images=settings.images
+            settings.index,
+            device=settings.device,
+            pretrained=settings.pretrained,
+            images=settings.images,
+            onnx_texts=settings.texts == "onnx",
         )
 
     def open_and_tell() -> None:
@@ -318,7 +322,7 @@ def _add_health(app: FastAPI, settings: Settings) -> None:
                 "version": _version(),
                 "frame": "viewer",
                 "index": index_facts(searcher.index.manifest),
-                "engine": {"device": searcher.engine.device},
+                "engine": {"device": searcher.engine.device, "texts": settings.texts},
                 "text_cache": asdict(searcher.texts.facts()),
                 "uptime_s": round(time.time() - request.app.state.started, 1),
                 "examples": list(settings.examples),

@@ -284,6 +284,9 @@ def serve(
     images: ImageRoot = None,
     device: Annotated[Device | None, typer.Option(help="Where it runs.", show_default="auto")] = None,
     pretrained: Weights = None,
+    texts: Annotated[
+        Literal["torch", "onnx"] | None, typer.Option(help="What embeds texts.", show_default="torch")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, max=64, help="Searching threads.")] = None,
 ) -> int:
     """Serve an index over HTTP, with a web page. Options left out come from BESIDE_HOST, BESIDE_PORT, ..."""
@@ -293,7 +296,7 @@ def serve(
     from service.server import serve_index  # noqa: PLC0415
 
     given = {"host": host, "port": port, "images": images, "device": device, "pretrained": pretrained}
-    given |= {"workers": workers, "index": index_folder}
+    given |= {"texts": texts, "workers": workers, "index": index_folder}
     return serve_index({name: value for name, value in given.items() if value is not None})
 
 

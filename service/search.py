@@ -161,6 +161,7 @@ class Searcher:
         device: str = "auto",
         pretrained: str | None = None,
         images: Path | None = None,
+        onnx_texts: bool = False,
         warm: bool = True,
     ) -> Searcher:
         """Open an index with the encoder that made it.
@@ -172,6 +173,8 @@ class Searcher:
             ``auto``, ``cpu`` or ``cuda``.
         pretrained, images : optional
             Where the weights and the pictures are now, if not where they were.
+        onnx_texts : bool
+            Embed texts by :class:`indexer.onnx_texts.OnnxTexts`.
         warm : bool
             Whether to pay now for what the first queries of a process would wait for: right for a server, waste for a
             process that asks once.
@@ -184,7 +187,12 @@ class Searcher:
         from parser import QueryParser  # noqa: PLC0415  (may load a language model)
 
         index = open_index(folder)
-        encoder = load_encoder_for(index.manifest.encoder, pretrained=pretrained, device=device)
+        own = load_encoder_for(index.manifest.encoder, pretrained=pretrained, device=device)
+        encoder: Encoder = own
+        if onnx_texts:
+            from indexer.onnx_texts import OnnxTexts  # noqa: PLC0415  (an extra)
+
+            encoder = OnnxTexts(own)
         parser = QueryParser()
         searcher = cls(index, encoder, parser, device=device, images=images)
         searcher.check_space()

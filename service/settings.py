@@ -21,6 +21,8 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     pretrained: str | None = None
     """Where the encoder's weights are now, if not where they were."""
+    texts: Literal["torch", "onnx"] = "torch"
+    """What embeds texts. ``onnx`` is faster on a CPU, needs the extra of that name, and rounds otherwise."""
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     workers: int = Field(default=1, ge=1, le=64)
