@@ -221,10 +221,15 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search an index by text."""
-    clean_query(query)  # refuses an empty query before the encoder's seconds
+    clean_query(query)  # what would be refused is refused before the encoder's seconds
     from service.query import SearchRequest  # noqa: PLC0415
 
     SearchRequest(query, k=k, offset=offset, weight=weight, min_score=min_score).check()
+    if where:
+        from indexer.store import open_index  # noqa: PLC0415
+        from service.filters import rows_where  # noqa: PLC0415
+
+        rows_where(open_index(index_folder).images, where)
     from service.facts import brief_facts  # noqa: PLC0415
     from service.search import Searcher  # noqa: PLC0415
 

@@ -223,7 +223,9 @@ def test_parse_relations_and_info(client):
     problem(client.get("/v1/parse"), 422)
     names = {one["name"] for one in client.get("/v1/relations").json()["relations"]}
     assert {"left_of", "above", "at_top_left"} <= names
+    client.get("/v1/search", params={"q": "red"})
     info = client.get("/v1/info").json()
+    assert info["engine"] == {"device": "cpu", "texts": "torch"}
     assert info["index"]["images"] == 60
     assert info["index"]["encoder"]["name"] == "tiny"
     assert info["text_cache"]["misses"] > 0

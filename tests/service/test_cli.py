@@ -111,6 +111,8 @@ def test_verify(tiny, index_path, tmp_path, capsys):
         (["search", "INDEX", "red", "-k", "0"], 2, "allowed are 1 to 1000"),
         (["search", "INDEX", "red", "-k", "ten"], 2, "'-k'"),
         (["search", "INDEX", "red", "--mode", "fast"], 2, "'auto', 'native'"),
+        (["search", "OTHER", "red", "--where", "colour=red"], 2, "colour"),
+        (["serve", "INDEX", "--texts", "fast"], 2, "'torch', 'onnx'"),
         (["search", "NOWHERE", "red"], 2, "is not an index"),
         (["search", "INDEX"], 2, "Missing argument 'TEXT'"),
         (["search", "OTHER", "red"], 1, "random:0"),
