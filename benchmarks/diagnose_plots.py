@@ -52,9 +52,10 @@ POOLING: tuple[tuple[str, Sequence[Bar]], ...] = (
         ),
     ),
     (
-        "patch grid, polarity",
+        "patch grid",
         (
-            ("moment_polarity", "moment, nothing fitted"),
+            ("moment_axis", "axis: the longer moment"),
+            ("moment_polarity", "polarity: moment, nothing fitted"),
             ("grid_probe_polarity", "probe"),
             ("moment_shuffled", "moment, patches shuffled"),
             ("moment_wrong_words", "moment, wrong words"),

@@ -53,6 +53,9 @@ def measure_pooling(seen: Seen, mirrored: Floats, facts: Facts, bank: TextBank) 
     axis = {
         "pooled_axis": cross_fit(gram(centred(seen.pooled)), across, probe.allowed),
         "pooled_axis_orbit": cross_fit(gram(orbit_even(seen.pooled)), across, probe.allowed),
+        # Two things in a row stretch a moment along it, whatever the encoder knows: so much of the choice of four is
+        # no sign of direction.
+        "moment_axis": np.abs(reading[:, 0]) - np.abs(reading[:, 1]),
     }
     pooled = probe.polarity(centred(seen.pooled))
     scores = {
