@@ -30,6 +30,7 @@ BLOCK = 256
 SPARE = 1
 """Rows that a tile may read beyond the last, whatever they hold."""
 _ROWS, _QUERIES = 2, 4
+"""Of a tile: its sums fill one vector of half a step, and all that it holds fits the registers of any CPU."""
 _AT_A_TIME = 32
 _LINE = 64
 """Bytes of a cache line."""
@@ -37,10 +38,10 @@ _LINE = 64
 Tile = Callable[[Codes, int, Wide, int, Sums], None]
 
 
-def _make_tile(rows: int, queries: int) -> Tile:
+def _make_tile() -> Tile:
     """Make a function of (codes (N, W), first row, queries (B, W), first query, sums), all C-contiguous.
 
-    It writes to ``sums`` (rows * queries,) int32 the products of so many rows with so many queries, row by row.
+    It writes to ``sums`` (_ROWS * _QUERIES,) int32 the products of each row of a tile with its queries, row by row.
     """
     try:
         from llvmlite import ir  # noqa: PLC0415
@@ -49,7 +50,7 @@ def _make_tile(rows: int, queries: int) -> Tile:
     except ImportError:
 
         def plain(codes: Codes, row: int, wide: Wide, query: int, sums: Sums) -> None:
-            some, others = codes[row : row + rows].astype(np.int32), wide[query : query + queries]
+            some, others = codes[row : row + _ROWS].astype(np.int32), wide[query : query + _QUERIES]
             sums[:] = (some @ others.astype(np.int32).T).ravel()
 
         return plain
@@ -74,15 +75,15 @@ def _make_tile(rows: int, queries: int) -> Tile:
             )
 
         zero = ir.Constant(half, [0] * (STEP // 2))
-        totals = [cgutils.alloca_once_value(builder, zero) for _ in range(rows * queries)]
+        totals = [cgutils.alloca_once_value(builder, zero) for _ in range(_ROWS * _QUERIES)]
         even, odd = (
             ir.Constant(ir.VectorType(ir.IntType(32), STEP // 2), list(range(side, STEP, 2)))
             for side in (0, 1)
         )
         step = context.get_constant(types.intp, STEP)
         with cgutils.for_range_slice(builder, start, width, step) as (place, _):
-            others = [loaded(wide, given[3], number, place) for number in range(queries)]
-            for row in range(rows):
+            others = [loaded(wide, given[3], number, place) for number in range(_QUERIES)]
+            for row in range(_ROWS):
                 some = loaded(codes, given[1], row, place)
                 for query, other in enumerate(others):
                     product = builder.mul(some, other)
@@ -90,7 +91,7 @@ def _make_tile(rows: int, queries: int) -> Tile:
                         builder.shuffle_vector(product, product, even),
                         builder.shuffle_vector(product, product, odd),
                     )
-                    total = totals[row * queries + query]
+                    total = totals[row * _QUERIES + query]
                     builder.store(builder.add(builder.load(total), pairs), total)
         left = [builder.load(total) for total in totals]
         while len(left) > 1:  # neighbours are added, of two vectors at a time: in the end one holds all sums
@@ -109,7 +110,7 @@ def _make_tile(rows: int, queries: int) -> Tile:
     return made
 
 
-_tile = _make_tile(_ROWS, _QUERIES)
+_tile = _make_tile()
 
 
 def stacked(queries: list[Wide], width: int) -> Wide:
