@@ -42,7 +42,7 @@ def main() -> None:
     options.add_argument("--cache", type=Path, help="the towers' outputs, kept for the next run")
     given = options.parse_args()
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
-    features = cached_features(given.cache, photos)
+    features = cached_features(given.cache, photos, Recipe().crops)
     curves: list[tuple[int, dict[str, Curve]]] = []
     ranks: dict[tuple[float, float], list[int]] = {pair: [] for pair in WEIGHTS}
     folds = held_out(features, photos, given.folds)

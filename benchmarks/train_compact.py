@@ -2,12 +2,14 @@
 
     python -m benchmarks.train_compact [--data DIR] [--out FILE] [--folds N]
 
-Both towers stay frozen; what is learned are two matrices into a joint space of 256 dimensions. Five losses share it:
+Both towers stay frozen; what is learned are two matrices into a joint space of 256 dimensions. Six losses share it:
 
 - *captions*: a photograph and its captions, contrasted within a batch;
 - *boxes*: the class names of the boxes that cover a patch, for unit tokens, as a centroid reads them, and for tokens as
   long as they are, as a moment does;
 - *places*: for each class in a photograph, which of its patches the boxes cover, every class alike however small;
+- *grids*: the same, read as the second stage of a search does: unit cells of the coarse grid, words without the mean
+  noun, the map in units of its own spread;
 - *whole* and *patches*: the image tower's own ImageNet classes, by name, which keeps directions for things that no
   training photograph shows.
 
@@ -34,28 +36,38 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.data import Box, Photo, load_photos
+from benchmarks.gallery import K, Seen
+from benchmarks.geometry import SIGN, questions_of
 from benchmarks.record import DEFAULT_DATA
+from indexer.calibrate import WORDS
 from indexer.compact import DIM, HEADS, assemble_towers, image_weights
 from indexer.encoder import phrase_text
+from indexer.grid import SIDE
 from indexer.images import open_image
-from indexer.moments import spatial_moments
 from indexer.openclip import preprocessing_of
+from indexer.sketch import fit_sketcher
+from service.maps import softmax_centroid
 
 GRID = 12
-MIN_AREA = 0.01
+LARGE = 4
+HALVES = 24
 _BATCH = 16
 _SEEN = 0.3
 """Patches that a class must cover in all to have a place."""
+_TINY = 1e-6
+_LEAST_SHOWN = 3
+"""Photographs with and without a class for its presence to be measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """The constants of training; see the module's text for the losses.
 
-    ``dropout`` is of the towers' features. It matters most: without it the heads learn the photographs by heart, as
-    ``--folds 3`` shows when it is set to zero.
+    ``crops`` are of each photograph, and a pass is over them too. ``dropout`` is of the towers' features. It matters
+    most: without it the heads learn the photographs by heart, as ``--folds 3`` shows when it is set to zero.
     """
 
+    crops: int = 0
     passes: int = 55
     batch: int = 256
     learning_rate: float = 3e-3
@@ -65,6 +77,8 @@ class Recipe:
     places: float = 1.0
     place_photos: int = 24
     place_sharpness: float = 5.0
+    grids: float = 1.0
+    grid_photos: int = 64
     whole: float = 0.5
     patches: float = 0.5
     patch_photos: int = 64
@@ -84,6 +98,8 @@ class Features:
     captions : (N, 5, 384) float32
     names : (C, 384) float32
         Class names of the boxes.
+    vocabulary : (W, 384) float32
+        Everyday nouns, whose mean a search takes off each word.
     targets : (VN, P, C + 1) float32
         What covers a patch, as a distribution over the classes and nothing.
     imagenet : (1000, 384) float32
@@ -95,6 +111,7 @@ class Features:
     tokens: Tensor
     captions: Tensor
     names: Tensor
+    vocabulary: Tensor
     targets: Tensor
     imagenet: Tensor
     teacher: tuple[Tensor, Tensor]
@@ -122,12 +139,11 @@ def main() -> None:
     options.add_argument("--data", type=Path, default=DEFAULT_DATA / "coco" / "train")
     options.add_argument("--out", type=Path, default=HEADS)
     options.add_argument("--folds", type=int, default=0, help="cross-validate instead of writing")
-    options.add_argument("--crops", type=int, default=0, help="crops of each photograph to train on too")
     options.add_argument("--cache", type=Path, help="keep the towers' outputs here for the next run")
     arguments = options.parse_args()
     photos = load_photos(arguments.data)
     recipe = Recipe()
-    features = cached_features(arguments.cache, photos, arguments.crops)
+    features = cached_features(arguments.cache, photos, recipe.crops)
     if arguments.folds:
         cross_validate(features, photos, recipe, arguments.folds)
         return
@@ -229,6 +245,7 @@ def tower_features(photos: Sequence[Photo], views: Sequence[Sequence[View]]) -> 
         tokens=torch.cat(tokens),
         captions=torch.stack([write(photo.captions[:5]) for photo in photos]),
         names=write([phrase_text("a {}", name) for name in classes]),
+        vocabulary=write([phrase_text("a {}", word) for word in WORDS]),
         targets=targets,
         imagenet=write([phrase_text("a {}", name) for name in imagenet]),
         teacher=(weights["_fc.weight"], weights["_fc.bias"]),
@@ -274,11 +291,15 @@ def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, recipe.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(recipe.seed)
     means = torch.cat([part.float().mean(dim=1) for part in torch.split(features.tokens, 64)])
+    cells = torch.cat([_cells(part.float()).bfloat16() for part in torch.split(features.tokens, 64)])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # dropout draws from the global generator
         for _ in range(steps):
             batch = own[torch.randperm(len(own), generator=generator)[: recipe.batch]]
             loss = _loss(heads, features, means, batch, recipe, generator)
+            if recipe.grids:
+                some = batch[-recipe.grid_photos :]
+                loss = loss + recipe.grids * _grids(heads, features, cells, some, recipe)
             optimiser.zero_grad()
             torch.autograd.backward(loss)
             optimiser.step()
@@ -330,6 +351,31 @@ def _places(heads: Heads, features: Features, rows: Tensor, names: Tensor, recip
     return functional.cross_entropy(maps, functional.normalize(cover[photo, :, name], p=1.0, dim=1))
 
 
+def _grids(heads: Heads, features: Features, cells: Tensor, rows: Tensor, recipe: Recipe) -> Tensor:
+    """How badly the second stage of a search would say where the boxes of a class are, mean over the classes.
+
+    Notes
+    -----
+    Features are averaged over a cell before they are projected and not, as in an index, after: a quarter of the work,
+    and the directions are nearly the same. Channels drop out for a whole photograph, so that its cells stay comparable.
+    """
+    kept = functional.dropout(torch.ones(len(rows), 1, cells.shape[-1]), recipe.dropout)
+    unit = functional.normalize((cells[rows].float() * kept) @ heads.image.T, dim=-1)
+    words = heads.write(features.names) - heads.write(features.vocabulary).mean(dim=0)
+    cover = features.targets[rows][:, :, :-1]
+    photo, name = torch.nonzero(cover.sum(dim=1) > _SEEN, as_tuple=True)
+    maps = torch.einsum("npd,cd->ncp", unit, words)[photo, name]
+    maps = (maps - maps.mean(dim=1, keepdim=True)) / (maps.std(dim=1, keepdim=True, correction=0) + _TINY)
+    return functional.cross_entropy(maps, functional.normalize(_cells(cover)[photo, :, name], p=1.0, dim=1))
+
+
+def _cells(patches: Tensor) -> Tensor:
+    """Patches (N, P, ...) averaged over the cells of the coarse grid."""
+    each = GRID // SIDE
+    square = patches.reshape(len(patches), SIDE, each, SIDE, each, *patches.shape[2:])
+    return square.mean(dim=(2, 4)).flatten(1, 2)
+
+
 def _divergence(logits: Tensor, target: Tensor) -> Tensor:
     """Mean Kullback-Leibler divergence of softmax(logits) from a target distribution."""
     return functional.kl_div(
@@ -353,29 +399,86 @@ def cross_validate(features: Features, photos: Sequence[Photo], recipe: Recipe, 
 def evaluate(
     heads: Heads, features: Features, photos: Sequence[Photo], rows: NDArray[np.intp]
 ) -> dict[str, float]:
-    """Recall of captions among the given photographs, and the sign of the moment on their pairs."""
-    tokens = features.tokens[torch.from_numpy(rows)].float() @ heads.image.T
+    """What a search would get from these heads, on photographs that they have not seen.
+
+    Returns
+    -------
+    scores : dict of str to float
+        ``recall_at_1`` and ``recall_at_10`` of captions among the given photographs; ``lr_`` and ``ab_moment``, of
+        the sketch, and ``centroid``, the share of pairs put the right way round; ``lr_same_half_over_4``, the
+        centroid's where both things lie in one half and one is over four times as large as the other;
+        ``presence_auc``, mean over the classes of how well the best cell tells photographs that show one from others;
+        ``pair_before_one`` and ``pair_first``, how often a photograph of two things stands before one that shows only
+        one of them, and before all of up to :data:`HALVES` such, by presence alone.
+    """
+    some = [photos[row] for row in rows]
+    chosen = torch.from_numpy(rows)
+    tokens = features.tokens[chosen].float() @ heads.image.T
     pooled = functional.normalize(tokens.mean(dim=1), dim=-1)
-    captions = heads.write(features.captions[torch.from_numpy(rows)]).flatten(0, 1)
+    captions = heads.write(features.captions[chosen]).flatten(0, 1)
     owner = torch.arange(len(rows)).repeat_interleave(features.captions.shape[1])
     similar = captions @ pooled.T
     rank = (similar > similar.gather(1, owner[:, None])).sum(dim=1)
     classes = sorted({box.name for photo in photos for box in photo.boxes})
-    names = heads.write(features.names)
-    moments = spatial_moments(tokens.reshape(len(rows), GRID, GRID, -1).numpy())
-    right: dict[str, list[bool]] = {"lr": [], "ab": []}
-    for place, row in enumerate(rows):
-        for pair in photos[row].pairs:
-            if pair.min_area < MIN_AREA:
-                continue
-            difference = (names[classes.index(pair.a)] - names[classes.index(pair.b)]).numpy()
-            if pair.lr:
-                right["lr"].append((moments[place, 0] @ difference > 0) == (pair.lr == "right"))
-            if pair.ab:
-                right["ab"].append((moments[place, 1] @ difference > 0) == (pair.ab == "below"))
-    return {f"recall_at_{k}": float((rank < k).float().mean()) for k in (1, 10)} | {
-        f"{axis}_moment": float(np.mean(values)) for axis, values in right.items()
+    number = {name: n for n, name in enumerate(classes)}
+    names = heads.write(features.names).numpy()
+    usual = heads.write(features.vocabulary).mean(dim=0).numpy()
+    grids = tokens.reshape(len(rows), GRID, GRID, -1).numpy()
+    seen = Seen(pooled.numpy(), list(grids.astype(np.float16)))
+    moments = seen.moments()
+    sketcher = fit_sketcher(seen.sample(), moments, k=K)
+    moments = sketcher.decode(sketcher.encode(moments))
+    cells = seen.cells(SIDE)
+    maps = (cells @ (names - usual).T).transpose(2, 0, 1).astype(np.float64)  # (C, N, P)
+    centres = softmax_centroid(maps.reshape(*maps.shape[:2], SIDE, SIDE))
+    questions = questions_of(some)
+    right: dict[str, list[bool]] = {}
+    for q in questions:
+        axis, sign = SIGN[q.relation]
+        a, b = number[q.a], number[q.b]
+        right.setdefault(f"{q.axis}_moment", []).append(
+            sign * float(moments[q.photo, axis] @ sketcher.project(names[a] - names[b])) > 0
+        )
+        centred = bool(sign * (centres[a, q.photo, axis] - centres[b, q.photo, axis]) > 0)
+        right.setdefault(f"{q.axis}_centroid", []).append(centred)
+        if q.axis == "lr" and q.same_half and q.ratio > LARGE:
+            right.setdefault("lr_same_half_over_4", []).append(centred)
+    shown = np.array([[name in {box.name for box in photo.boxes} for photo in some] for name in classes])
+    peaks = maps.max(axis=-1)
+    return (
+        {f"recall_at_{k}": float((rank < k).float().mean()) for k in (1, 10)}
+        | {name: float(np.mean(values)) for name, values in right.items()}
+        | _presence(peaks, shown, [(number[q.a], number[q.b], q.photo) for q in questions if q.axis == "lr"])
+    )
+
+
+def _presence(
+    peaks: NDArray[np.float64], shown: NDArray[np.bool_], asked: Sequence[tuple[int, int, int]]
+) -> dict[str, float]:
+    """How well best cells (C, N) tell what is shown (C, N); ``asked`` are two classes and a photograph of both."""
+    z = (peaks - peaks.mean(axis=1, keepdims=True)) / peaks.std(axis=1, keepdims=True)
+    areas = [
+        float((own[:, None] > other).mean())
+        for own, other in ((row[is_shown], row[~is_shown]) for row, is_shown in zip(z, shown, strict=True))
+        if min(len(own), len(other)) >= _LEAST_SHOWN
+    ]
+    rng = np.random.default_rng(0)
+    before, first = [], []
+    for a, b, photo in asked:
+        lone = rng.permutation(np.flatnonzero(shown[a] != shown[b]))[:HALVES]
+        if len(lone):
+            won = z[a, photo] + z[b, photo] > z[a, lone] + z[b, lone]
+            before.append(float(won.mean()))
+            first.append(float(won.all()))
+    return {
+        "presence_auc": _mean(areas),
+        "pair_before_one": _mean(before),
+        "pair_first": _mean(first),
     }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")
 
 
 def cached_features(path: Path | None, photos: Sequence[Photo], crops: int = 0) -> Features:
