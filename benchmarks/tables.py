@@ -1,10 +1,11 @@
 """The published tables, row by row, beside what a result file of `benchmarks.spatial` says.
 
-    python -m benchmarks.tables RESULT.json [--out benchmarks/tables.md]
+    python -m benchmarks.tables RESULT.json [--first benchmarks/results/first_edition-6305ae94cc27.json] [--out FILE]
 
 Figures of others are those of their papers, for the encoder CLIP ViT-B/16 (openai) where they name several, and on
 *their* photographs: none of them is at hand here, so no row compares methods on the same data. With the weights of a
-checkpoint, the same benchmark fills our column for that encoder.
+checkpoint, the same benchmark fills our column for that encoder. ``--first`` puts a result of the first edition of the
+heads of `compact` beside this one's.
 """
 
 from __future__ import annotations
@@ -92,9 +93,10 @@ ROWS = (
 )
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """All tables of a result file as Markdown."""
+def render(document: Mapping[str, Any], first: Mapping[str, Any] | None = None) -> str:
+    """All tables of a result file as Markdown, and figures of another edition of the encoder beside them."""
     metrics = {metric["name"]: metric for metric in document["metrics"]}
+    before = {metric["name"]: _figure(metric) for metric in (first or {"metrics": ()})["metrics"]}
     lines = [
         "# Spatial accuracy",
         "",
@@ -114,8 +116,11 @@ def render(document: Mapping[str, Any]) -> str:
         ours = _figure(metrics[row.ours]) if row.ours in metrics else "not measured"
         lines.append(f"| {row.paper} | {row.what} | {row.theirs} | {ours} `{row.ours}` | {row.difference} |")
     lines += ["", *_sketches(document["curves"]), "", "## Everything measured", ""]
-    lines += ["| metric | value | n |", "|---|---|---|"]
-    lines += [f"| `{name}` | {_figure(metric)} | {metric['n'] or ''} |" for name, metric in metrics.items()]
+    lines += ["| metric | value | n | first edition of the heads |", "|---|---|---|---|"]
+    lines += [
+        f"| `{name}` | {_figure(metric)} | {metric['n'] or ''} | {before.get(name, '')} |"
+        for name, metric in metrics.items()
+    ]
     if "note" in document:
         lines += ["", str(document["note"])]
     lines += ["", "## Log of choices", "", *(f"- {choice}" for choice in document["choices"])]
@@ -126,10 +131,13 @@ def main() -> None:
     """Write the tables of a result file."""
     options = argparse.ArgumentParser(description="Tables of a spatial result file.")
     options.add_argument("result", type=Path)
+    options.add_argument("--first", type=Path, help="a result of the first edition of the heads")
     options.add_argument("--out", type=Path, default=Path(__file__).with_name("tables.md"))
     arguments = options.parse_args()
-    document = json.loads(arguments.result.read_text(encoding="utf-8"))
-    arguments.out.write_text(render(document), encoding="utf-8")
+    document, first = (
+        path and json.loads(path.read_text(encoding="utf-8")) for path in (arguments.result, arguments.first)
+    )
+    arguments.out.write_text(render(document, first), encoding="utf-8")
 
 
 def _sketches(curves: Mapping[str, list[dict[str, float]]]) -> list[str]:
