@@ -256,7 +256,7 @@ REDUCED = [
     "All else: 6,000 updates a model (3,000 with LayerNorm and perceptrons), whatever the number of pictures; batches"
     " of 50; learning rate 1e-3 falling to 0 along half a cosine, in place of a constant 1e-4; weight decay 3 in place"
     " of 0.2; no dropout in place of 0.1.",
-    "One seed for the model with LayerNorm and perceptrons and for three objects; three for all else.",
+    "One seed for both_text_1, the model with LayerNorm and perceptrons and three objects; three for all else.",
 ]
 CHOICES = [
     "Shortest schedule, on seeds 101 to 103 of left_only, unseen pairs matched (and with EP zeroed), rate 1e-3 falling"
