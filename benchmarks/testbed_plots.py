@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.testbed_experiments import CORE, DIVERSITY, diverse
+from benchmarks.testbed_experiments import CORE, DIVERSITY
 
 Document = dict[str, Any]
 Model = dict[str, Any]
@@ -114,7 +114,7 @@ def _curve(at: Any, document: Document, models: list[dict[str, Any]], along: str
 
 
 def _labels(document: Document, at: Any) -> bool:
-    models = _models(document, *diverse(document["experiments"]))
+    models = _models(document, "left_only", *DIVERSITY)
     if len({model["world"]["n_pair"] for model in models}) < 2:
         return False
     _curve(at, document, models, "n_pair", "n_2")
@@ -123,7 +123,7 @@ def _labels(document: Document, at: Any) -> bool:
 
 
 def _placings(document: Document, at: Any) -> bool:
-    models = _models(document, *diverse(document["experiments"]))
+    models = _models(document, "left_only", *DIVERSITY)
     if len({model["world"]["n_2"] for model in models}) < 2:
         return False
     _curve(at, document, models, "n_2", "n_pair")

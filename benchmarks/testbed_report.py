@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks.record import Metric, cluster_bootstrap
-from benchmarks.testbed_experiments import CORE, diverse
+from benchmarks.testbed_experiments import CORE, DIVERSITY
 from benchmarks.testbed_measures import Measured, gain, over_models
 
 Found = Mapping[str, Sequence[Measured]]
@@ -81,7 +81,7 @@ def _core(models: Sequence[Measured]) -> list[Metric]:
 
 
 def _diversity(found: Found) -> list[Metric]:
-    models = [model for name in diverse(found) for model in found[name]]
+    models = [model for name in ("left_only", *DIVERSITY) for model in found.get(name, ())]
     cells: dict[tuple[int, int], list[Measured]] = {}
     for model in models:
         cells.setdefault((model.values["world"]["n_pair"], model.values["world"]["n_2"]), []).append(model)

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +108,7 @@ def readers(buffer: NDArray[np.uint8]) -> dict[str, Call]:
 def clean_environment() -> None:
     """Start this process again as the command line sets itself up, without variables that hold a baseline back.
 
-    Waits do not spin, and numpy's BLAS has one thread, for the scan shares out its rows itself. FAISS brings another
+    Waits do not spin, and numpy's BLAS has one thread, as for everything the command line starts. FAISS brings another
     one, which heeds ``OMP_NUM_THREADS`` and is left all cores. ``OPENBLAS_CORETYPE`` and its like choose a kernel for
     another CPU.
     """
@@ -119,19 +117,6 @@ def clean_environment() -> None:
     wanted |= {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
     if wanted != dict(os.environ):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], wanted)
-
-
-def numpy_threads(count: int) -> None:
-    """Give numpy's BLAS so many threads."""
-    for library in _numpy_libraries():
-        library.set_num_threads(count)
-
-
-@cache
-def _numpy_libraries() -> list[Any]:
-    from threadpoolctl import ThreadpoolController  # noqa: PLC0415
-
-    return [library for library in ThreadpoolController().lib_controllers if "numpy" in library.filepath]
 
 
 def kernels() -> list[dict[str, object]]:

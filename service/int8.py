@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 MANY = 1.2
 """Candidates for each that is wanted, from which on another look costs less than their exact scores."""
 
-SAMPLE_ROWS = 4096
-"""Rows that a guess at the last score of a ranking rests on."""
+SAMPLE_ROWS, SAMPLE_SHARE = 4096, 16
+"""Rows at most that a guess at the last score of a ranking rests on, and of how many images each is one."""
 
 KEPT_BYTES = 1 << 29
 """Memory for native scores of all rows; where more would be needed, they are made in turns."""
@@ -108,7 +108,7 @@ class Int8Scan:
                 self._moments.put_codes(rows, index.sketch(rows).reshape(moments.shape).astype(np.int8))
             else:
                 self._moments.put(rows, np.ascontiguousarray(moments), np.zeros(width))
-        stride = max(1, n // SAMPLE_ROWS)
+        stride = max(SAMPLE_SHARE, n // SAMPLE_ROWS)
         self._sample = self._native.sample(stride), self._moments.sample(stride)
 
     def superset(
