@@ -184,10 +184,12 @@ def test_a_message_keeps_arrays_and_may_come_in_crumbs(tmp_path: Path) -> None:
 # A build in a process of its own --------------------------------------------------------------------------
 
 SLOW_BUILD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from indexer.build import build_index
 from indexer.errors import IndexerError
+# Whoever runs the tests in the background of a shell hands down an interrupt that is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from tests.support import TinyEncoder
 class Slow(TinyEncoder):
     def encode_images(self, batch):
