@@ -149,7 +149,10 @@ class Engine:
             return [np.zeros(0, np.int64) for _ in queries]
         plain = [JointQuery(query.native) for query in queries]
         spare = coarse or [None] * len(plain)
-        known = [one or other for one, other in zip(spare, self._scan.coarse(plain), strict=True)]
+        made = iter(
+            self._scan.coarse([query for query, one in zip(plain, spare, strict=True) if one is None])
+        )
+        known = [next(made) if one is None else one for one in spare]
         scores = [canonical_scores(self.index, q, r).native for q, r in zip(plain, rows, strict=True)]
         edges = [_intervals(s, one.error) for s, one in zip(scores, known, strict=True)]
         parts = self._scan.sort_into(plain, known, edges)

@@ -69,11 +69,14 @@ class _Stacked:
         return cls(
             stacked([one.codes for one in queries], rows.high.shape[1]),
             np.array([one.step for one in queries]),
-            np.array([one.norm * (1 + 2.0**-20) for one in queries], np.float32),
+            np.array([one.reach for one in queries], np.float32),
         )
 
     def against(self, rows: _Rows) -> tuple[Codes, Floats, Floats, Wide, Doubles, Floats]:
         return *rows, self.codes, self.steps, self.norms
+
+
+_Batch = tuple[_Stacked, _Stacked, Rows]
 
 
 class Int8Scan:
@@ -128,12 +131,14 @@ class Int8Scan:
         kept = _NONE_KEPT
         if ranks_follow and 4 * len(spatial) * n <= KEPT_BYTES:
             kept = np.empty((len(spatial), n), np.float32)
-        floors = self._guesses(asked)
-        found = self._candidates(asked, floors, kept)
+        batch = self._stacked(asked)
+        floors = self._guesses(asked, batch)
+        found = self._candidates(asked, batch, floors, kept)
         missed = [b for b, (_, floor) in enumerate(found) if floor < floors[b]]
         if missed:
             floors = np.array([found[b][1] for b in missed], np.float32)
-            again = self._candidates([asked[b] for b in missed], floors, _NONE_KEPT)
+            rest = [asked[b] for b in missed]
+            again = self._candidates(rest, self._stacked(rest), floors, _NONE_KEPT)
             for b, one in zip(missed, again, strict=True):
                 found[b] = one
         coarse: dict[int, Coarse] = {}
@@ -202,7 +207,7 @@ class Int8Scan:
         centre = 4 * UNIT_ROUNDOFF * whole.norm * float(np.linalg.norm(self._centre))
         return Coarse(whole.fine_error(self._native) + centre, scores, whole)
 
-    def _stacked(self, asked: Sequence[_Asked]) -> tuple[_Stacked, _Stacked, Rows]:
+    def _stacked(self, asked: Sequence[_Asked]) -> _Batch:
         """Queries against vectors and against moments, and which of these belongs to which of those, -1 for none."""
         spatial = [one.moments for one in asked if one.moments is not None]
         has = np.array([one.moments is not None for one in asked])
@@ -212,9 +217,9 @@ class Int8Scan:
             np.where(has, has.cumsum() - 1, -1),
         )
 
-    def _guesses(self, asked: Sequence[_Asked]) -> Floats:
+    def _guesses(self, asked: Sequence[_Asked], batch: _Batch) -> Floats:
         """Lower bounds of scores (B,) that nearly always as many rows reach as are wanted, from a sample."""
-        native, moments, of = self._stacked(asked)
+        native, moments, of = batch
         n, count = len(self._native), len(self._sample[0][1])
         bounds = [np.empty((len(queries.steps), count), np.float32) for queries in (native, moments)]
 
@@ -235,13 +240,13 @@ class Int8Scan:
         return np.concatenate(each(some, split(len(asked))))
 
     def _candidates(
-        self, asked: Sequence[_Asked], floors: Floats, kept: Floats
+        self, asked: Sequence[_Asked], batch: _Batch, floors: Floats, kept: Floats
     ) -> list[tuple[Rows, np.float32]]:
         """Rows of each query that may be among its best, as far as they reach a floor (B,), and the floor it takes.
 
         Where that is lower, rows may be missing. Native scores of spatial queries go into ``kept`` (S, N) or (0, 0).
         """
-        native, moments, of = self._stacked(asked)
+        native, moments, of = batch
         vectors, sketches = native.against(self._native.first), moments.against(self._moments.first)
         room = 4 * BLOCK + 4 * max(one.count for one in asked) // CORES
 
@@ -275,7 +280,7 @@ class Int8Scan:
         slack = np.zeros(len(rows), np.float32)
         for coded, query in terms:
             if coded.largest_residual:
-                slack += coded.residual[rows] * np.float32(query.norm * (1 + 2.0**-20))
+                slack += coded.residual[rows] * query.reach
         # Besides the terms' errors: rounding of their sum and of the canonical score.
         rounding = 16 * UNIT_ROUNDOFF * self._size.reach(asked.query) + TINY
         error = sum(query.error(coded) for coded, query in terms) + rounding

@@ -11,7 +11,7 @@ import numpy as np
 
 from indexer.compiled import compiled
 from service.canonical import Doubles, Floats, Rows
-from service.products import SPARE, STEP, Codes, Wide
+from service.products import SPARE, STEP, Codes, Wide, whole_product
 
 UNIT_ROUNDOFF = 2.0**-24
 TINY = 2.0**-120
@@ -112,6 +112,11 @@ class WholeQuery:
         rest = float(np.linalg.norm(vector - step * codes))
         return cls(codes.astype(np.int16), step, norm * (1 + 2.0**-20), rest * (1 + 2.0**-20))
 
+    @property
+    def reach(self) -> np.float32:
+        """``norm``, not less after rounding: what multiplies the residuals of rows."""
+        return np.float32(self.norm * (1 + 2.0**-20))
+
     def error(self, rows: CodedRows) -> float:
         """How far ``step * scale * <codes, high>`` plus or minus ``norm * residual`` may miss a product.
 
@@ -163,16 +168,6 @@ def quantise(
         residual[n], rest[n] = np.sqrt(second), np.sqrt(third)
         largest = max(largest, wide * np.sqrt(first))
     return largest
-
-
-@compiled
-def whole_product(codes: Codes, query: Wide) -> int:
-    """Inner product of whole numbers (D,) that adds up within 32 bits."""
-    total = np.int32(0)
-    for j in range(len(query)):
-        # Kept to 32 bits at each step, the loop becomes one instruction for sixteen products.
-        total = np.int32(total + np.int32(np.int32(codes[j]) * np.int32(query[j])))
-    return int(total)
 
 
 @compiled
