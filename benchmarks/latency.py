@@ -26,7 +26,7 @@ from benchmarks import timing
 from benchmarks.record import Metric, parser, write_result
 from benchmarks.synthetic import random_queries, synthetic_index
 from benchmarks.timing import Call, Times, interleave, ratio
-from service.canonical import JointQuery, canonical_scores
+from service.canonical import JointQuery, canonical_scores, moment_scores
 from service.cores import each, split
 from service.engine import Engine
 
@@ -272,10 +272,9 @@ def reranks(index: Any, query: JointQuery, seconds: float) -> tuple[dict[str, An
     assert query.spatial is not None
     random = np.random.default_rng(SEED)
     chosen = [random.choice(len(index), min(TOP, len(index)), replace=False) for _ in range(16)]
-    weights = (query.spatial * index.sketcher.scale).ravel().astype(np.float32)
-    turn = itertools.cycle(chosen)
+    turn, spatial = itertools.cycle(chosen), query.spatial
     calls: dict[str, Call] = {
-        "moment": lambda: index.sketch(next(turn)).reshape(-1, len(weights)).astype(np.float32) @ weights,
+        "moment": lambda: moment_scores(index, spatial, next(turn)),
         "moment and native, canonical": lambda: canonical_scores(index, query, next(turn)),
     }
     names = {"moment": "rerank1000_moment_ms"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.sketch import Precision, Sketcher
+from indexer.sketch import Precision, Sketcher, take_codes
 from service.canonical import Floats, JointQuery
 
 
@@ -41,8 +41,11 @@ class SyntheticIndex:
 
     def sketch(self, rows: Any = slice(None)) -> NDArray[np.int8]:
         """See :meth:`indexer.store.Index.sketch`."""
-        codes: NDArray[np.int8] = self.codes[rows]
-        return codes
+        if isinstance(rows, slice):
+            codes: NDArray[np.int8] = self.codes[rows]
+            return codes
+        stored = self.codes.view(np.uint8).reshape(len(self), -1)
+        return take_codes(stored, np.asarray(rows, np.int64), 0).reshape(-1, *self.codes.shape[1:])
 
 
 def synthetic_index(rows: int, dim: int, k: int, *, seed: int = 0) -> SyntheticIndex:

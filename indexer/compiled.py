@@ -11,7 +11,9 @@ Without numba the loops run in the interpreter, with the same results and a thou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from numpy.typing import NDArray
 
 try:
     from numba import njit
@@ -47,3 +49,49 @@ def _compiled(function: Callable[P, T], *, fastmath: bool | set[str]) -> Callabl
     except RuntimeError:  # neither folder can be written: compiled anew in each process
         made = njit(cache=False, nogil=True, error_model="numpy", fastmath=fastmath)(function)
     return made
+
+
+LINE = 64
+"""Bytes of a cache line."""
+
+
+def _make_prefetch() -> Callable[[NDArray[Any], int, int], None]:
+    try:
+        from llvmlite import ir  # noqa: PLC0415
+        from numba.core import types  # noqa: PLC0415
+        from numba.extending import intrinsic  # noqa: PLC0415
+    except ImportError:
+        return lambda _rows, _row, _at: None
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        rows = context.make_array(signature.args[0])(context, builder, given[0])
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        at = builder.add(builder.mul(builder.extract_value(rows.strides, 0), given[1]), given[2])
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        pointer = builder.gep(builder.bitcast(rows.data, byte), [at])
+        builder.call(ask, [pointer, word(0), word(3), word(1)])  # to read, often, data
+        return context.get_dummy_value()
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def ask_for(typing: Any, rows: Any, row: Any, at: Any) -> Any:
+        return types.void(rows, types.intp, types.intp), generate
+
+    made: Callable[[NDArray[Any], int, int], None] = ask_for
+    return made
+
+
+ask_for = _make_prefetch()
+"""``ask_for(rows, n, at)``, in compiled functions: ask the memory for the line of row n of ``rows`` that holds its byte
+``at``, which nothing waits for and which may lie beyond the end.
+
+Where many rows are looked at, each for a moment only, the memory's latency is what costs, and the CPU's own prefetching
+does not know which row is next.
+"""
+
+
+@compiled
+def prefetch(rows: NDArray[Any], row: int) -> None:
+    """:func:`ask_for` a whole row of ``rows`` (N, ...), whose rows lie one after the other."""
+    for at in range(0, rows.strides[0], LINE):
+        ask_for(rows, row, at)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import compiled
+from indexer.compiled import LINE, ask_for, compiled
 from indexer.sketch import pca_components
+from indexer.tiles import LANES, STEP, Sums, make_tile
 
 Floats = NDArray[np.float32]
 Packed = NDArray[np.uint8]
@@ -33,10 +34,14 @@ _REACH = 4.0
 _TINY = 1e-12
 _EXACT = 1 << 24
 """Up to here float32 holds every integer, so that a matrix product of small integers is exact in any order."""
-FETCHED = 256
-"""Grids copied from the map at a time, faster than arithmetic would wait for each, and few enough for the cache."""
+_WORDS = 2
+_CELLS = LANES // _WORDS
+_AHEAD = 3
+"""Grids between the one that is read and the one that the memory is asked for."""
 _LARGEST = 127 * 256 + 127
 """Integer of a query, which two signed bytes or a word of 16 bits hold."""
+
+_byte_tile, _nibble_tile = make_tile(_CELLS, _WORDS), make_tile(_CELLS, _WORDS, nibbles=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,13 +50,13 @@ class GridQuery:
 
     Attributes
     ----------
-    integers : (K, W) float32
-        Whole numbers: with codes in any order their inner products are exact.
+    integers : (K, W) int16
+        Their inner products with codes are exact.
     unit, offset : (W,) float64
         ``unit * <codes, integers> + offset`` approximates the inner product of a cell and a word.
     """
 
-    integers: Floats
+    integers: Integers
     unit: NDArray[np.float64]
     offset: NDArray[np.float64]
 
@@ -158,7 +163,7 @@ class GridSketcher:
         # The squares of a map, too, add up to what float64 holds: its spread is then exact in any order.
         most = min(_EXACT - 1, math.isqrt((1 << 53) // self.side**2))
         reach = min(most // (self.limit * self.k), _LARGEST)
-        integers = np.rint(stretched / largest * reach).astype(np.float32)
+        integers = np.rint(stretched / largest * reach).astype(np.int16)
         offset = (projected * self.centre[:, None]).sum(axis=0)
         return GridQuery(integers, largest / reach, offset)
 
@@ -181,62 +186,111 @@ class GridSketcher:
             Whole numbers; see :class:`GridQuery` for what they stand for.
         """
         rows = np.arange(len(packed)) if rows is None else rows
-        integers = np.ascontiguousarray(query.integers.T.astype(np.int16))
-        maps = np.empty((len(rows), len(integers), self.side * self.side))
-        if self.bits == 4:
-            half = (self.k + 1) // 2
-            integers = np.pad(integers, ((0, 0), (0, 2 * half - self.k)))
-            low, high = (np.ascontiguousarray(part) for part in (integers[:, :half], integers[:, half:]))
-            bias = 8 * integers.sum(axis=1, dtype=np.int64)
-            for start in range(0, len(rows), FETCHED):
-                part = slice(start, start + FETCHED)
-                nibble_products(packed[rows[part]], low, high, bias, maps[part])
-        else:
-            byte_products(self.codes(packed[rows]), integers, maps)
+        words, width = query.integers.shape[1], self.row_bytes // self.side**2
+        halves = 8 // self.bits
+        integers = np.zeros((words + words % _WORDS, halves, -(-width // STEP) * STEP), np.int16)
+        for half in range(halves):
+            some = query.integers[half * width : (half + 1) * width]
+            integers[:words, half, : len(some)] = some.T
+        # A nibble is a code plus eight.
+        bias = 8 * integers.sum(axis=(1, 2), dtype=np.int64) * (halves - 1)
+        maps = np.empty((len(rows), words, self.side**2))
+        products = nibble_products if self.bits == 4 else byte_products
+        cells = np.ascontiguousarray(packed).view(np.int8).reshape(-1, width)
+        products(cells, rows, integers.reshape(len(integers), -1), bias, maps)
         return maps
 
 
 @compiled
 def nibble_products(
-    packed: Packed, low: Integers, high: Integers, bias: NDArray[np.int64], maps: NDArray[np.float64]
+    codes: NDArray[np.int8],
+    rows: NDArray[np.int64],
+    integers: Integers,
+    bias: NDArray[np.int64],
+    maps: NDArray[np.float64],
 ) -> None:
-    """Inner products of integers with four-bit codes as they are packed.
+    """Inner products of words with the codes of some grids.
 
     Parameters
     ----------
-    packed : (R, P * K / 2) uint8
-        A nibble is a code plus eight.
-    low, high : (W, K / 2) int16
-        For the low and for the high nibbles.
-    bias : (W,) int64
-        Eight times the sum of a word's integers.
+    codes : (N * P, K / 2) int8
+        Two in a byte.
+    rows : (R,) int64
+    integers : (W and some, K and some zeros) int16
+    bias : (W and some,) int64
+        Taken off.
     maps : (R, W, P) float64
         Written to.
     """
-    words, half = low.shape
-    for r in range(len(packed)):
-        for p in range(maps.shape[2]):
-            cell = packed[r, p * half : (p + 1) * half]
-            for w in range(words):
-                total = np.int32(0)
-                for j in range(half):
-                    # Kept to 32 bits at each step, the loop becomes one instruction for sixteen products.
-                    first = np.int32(np.int32(cell[j] & np.uint8(15)) * np.int32(low[w, j]))
-                    second = np.int32(np.int32(cell[j] >> np.uint8(4)) * np.int32(high[w, j]))
-                    total = np.int32(total + np.int32(first + second))
-                maps[r, w, p] = total - bias[w]
+    words, cells = maps.shape[1:]
+    sums, last = np.empty((_WORDS, _CELLS), np.int32), _with_room(codes, cells)
+    share = _share(codes, words, cells)
+    for r in range(len(rows)):
+        own, first = _place(codes, last, rows[r], cells)
+        ahead, asked = rows[min(r + _AHEAD, len(rows) - 1)] * cells, 0
+        for w in range(0, words, _WORDS):
+            for p in range(0, cells, _CELLS):
+                for at in range(asked, asked + share, LINE):
+                    ask_for(codes, ahead, at)
+                asked += share
+                _nibble_tile(own, first + p, integers, w, sums)
+                _put(sums, bias, maps[r], w, p)
 
 
 @compiled
-def byte_products(codes: NDArray[np.int8], integers: Integers, maps: NDArray[np.float64]) -> None:
-    """Inner products of integers (W, K) int16 with codes (R, P, K) int8, into maps (R, W, P) float64."""
-    for r in range(len(codes)):
-        for p in range(maps.shape[2]):
-            for w in range(len(integers)):
-                total = np.int32(0)
-                for j in range(integers.shape[1]):
-                    total = np.int32(total + np.int32(np.int32(codes[r, p, j]) * np.int32(integers[w, j])))
-                maps[r, w, p] = total
+def byte_products(
+    codes: NDArray[np.int8],
+    rows: NDArray[np.int64],
+    integers: Integers,
+    bias: NDArray[np.int64],
+    maps: NDArray[np.float64],
+) -> None:
+    """:func:`nibble_products` of codes (N * P, K) of a byte each."""
+    words, cells = maps.shape[1:]
+    sums, last = np.empty((_WORDS, _CELLS), np.int32), _with_room(codes, cells)
+    for r in range(len(rows)):
+        own, first = _place(codes, last, rows[r], cells)
+        for w in range(0, words, _WORDS):
+            for p in range(0, cells, _CELLS):
+                _byte_tile(own, first + p, integers, w, sums)
+                _put(sums, bias, maps[r], w, p)
+
+
+@compiled
+def _with_room(codes: NDArray[np.int8], cells: int) -> NDArray[np.int8]:
+    """The last cells with room behind them, for a tile reads beyond those that it is asked for."""
+    beyond = _CELLS + STEP
+    some = min(len(codes), cells + beyond)
+    last = np.zeros((some + beyond, codes.shape[1]), np.int8)
+    last[:some] = codes[len(codes) - some :]
+    return last
+
+
+@compiled
+def _place(
+    codes: NDArray[np.int8], last: NDArray[np.int8], row: int, cells: int
+) -> tuple[NDArray[np.int8], int]:
+    """Where a grid may be read with what comes after it: an array, and its first cell there."""
+    first, beyond = row * cells, _CELLS + STEP
+    if first + cells + beyond <= len(codes):
+        return codes, first
+    return last, first - len(codes) + len(last) - beyond
+
+
+@compiled
+def _share(codes: NDArray[np.int8], words: int, cells: int) -> int:
+    """Bytes of the next grid to ask for at each tile: more at once than a core can wait for would hold it up."""
+    tiles = -(-words // _WORDS) * -(-cells // _CELLS)
+    lines: int = -(-cells * codes.shape[1] // (LINE * tiles))
+    return lines * LINE
+
+
+@compiled
+def _put(sums: Sums, bias: NDArray[np.int64], maps: NDArray[np.float64], word: int, cell: int) -> None:
+    """Write what a tile found."""
+    for i in range(min(_WORDS, len(maps) - word)):
+        for c in range(min(_CELLS, maps.shape[1] - cell)):
+            maps[word + i, cell + c] = sums[i, c] - bias[word + i]
 
 
 def pool_tokens(tokens: Floats, side: int = SIDE) -> Floats:

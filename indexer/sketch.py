@@ -11,6 +11,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.compiled import compiled, prefetch
+
 Floats = NDArray[np.float32]
 Codes = NDArray[np.int8 | np.float16]
 
@@ -18,6 +20,9 @@ _INT8_LIMIT = 127
 _HEADROOM = 1.5
 """How far beyond the largest moment of the fitting sample int8 still reaches. Later images are drawn from the same
 collection but their largest value is not bounded by the sample's; half as much again costs half a bit."""
+
+_AHEAD = 8
+"""Rows between the one that is copied and the one that the memory is asked for."""
 
 
 class Precision(StrEnum):
@@ -162,3 +167,32 @@ def _quantised(components: Floats, moments: Floats, precision: Precision) -> Ske
     scale = (reach * _HEADROOM / _INT8_LIMIT).astype(np.float32)
     # A component in which nothing varies is stored as zeros; its step only must not be zero.
     return Sketcher(components, np.where(scale > 0, scale, np.float32(1.0)), precision)
+
+
+def take_codes(stored: NDArray[np.uint8], rows: NDArray[np.int64], offset: int) -> NDArray[np.int8]:
+    """Some rows of int8 codes.
+
+    Parameters
+    ----------
+    stored : (N, W) uint8
+        Codes with their offset added.
+    rows : (R,) int64
+    offset : int
+
+    Returns
+    -------
+    codes : (R, W) int8
+    """
+    taken = np.empty((len(rows), stored.shape[1]), np.uint8)
+    _take(stored, rows, offset, taken)
+    return taken.view(np.int8)
+
+
+@compiled
+def _take(stored: NDArray[np.uint8], rows: NDArray[np.int64], offset: int, taken: NDArray[np.uint8]) -> None:
+    for i in range(len(rows)):
+        if i + _AHEAD < len(rows):
+            prefetch(stored, rows[i + _AHEAD])
+        row, own = stored[rows[i]], taken[i]
+        for j in range(len(row)):
+            own[j] = row[j] - offset

@@ -40,7 +40,7 @@ from indexer.manifest import (
     Manifest,
     read_manifest,
 )
-from indexer.sketch import Codes, Precision, Sketcher
+from indexer.sketch import Codes, Precision, Sketcher, take_codes
 
 LEDGER = "images.parquet"
 WHOLE_CHECK_BYTES = 1 << 30
@@ -122,10 +122,12 @@ class Index:
         width = 2 * k * (2 if fp16 else 1)
         if not len(self):
             return np.zeros((0, 2, k), dtype=np.float16 if fp16 else np.int8)
-        raw = faiss.rev_swig_ptr(self._sketch.codes.data(), len(self) * width).reshape(len(self), width)[rows]
+        stored = faiss.rev_swig_ptr(self._sketch.codes.data(), len(self) * width).reshape(len(self), width)
         if fp16:
-            return np.ascontiguousarray(raw).view(np.float16).reshape(-1, 2, k)
-        return (raw ^ np.uint8(_INT8_OFFSET)).view(np.int8).reshape(-1, 2, k)
+            return np.ascontiguousarray(stored[rows]).view(np.float16).reshape(-1, 2, k)
+        if isinstance(rows, slice):
+            return (stored[rows] - np.uint8(_INT8_OFFSET)).view(np.int8).reshape(-1, 2, k)
+        return take_codes(stored, np.asarray(rows, np.int64), _INT8_OFFSET).reshape(-1, 2, k)
 
     def grid(self) -> Packed | None:
         """Packed patch grids of all images, mapped from disk.

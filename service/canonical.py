@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import compiled
+from indexer.compiled import compiled, prefetch
+from indexer.sketch import Codes
+from service.lanes import LANES, dot
 
 if TYPE_CHECKING:
     from indexer.store import Index
@@ -20,8 +22,8 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-LANES = 64
-"""Partial sums of a score: enough for the widest vector registers, whatever CPU has them."""
+AHEAD = 4
+"""Rows between the one that is read and the one that the memory is asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,21 +75,42 @@ def canonical_scores(index: Index, query: JointQuery, rows: Rows) -> Scores:
 
     Notes
     -----
-    Products of float32 values are exact in float64, so the order of their sum alone decides. Component j is added to
-    lane ``j mod 64``, from the first to the last, and the lanes are then added half to half. Every CPU does just that.
+    Products of float32 values are exact in float64, so the order of their sum alone decides: see :mod:`service.lanes`.
     """
     sums = np.zeros((3, len(rows)))
     dot_rows(index.native(), rows, query.native.astype(np.float64), sums[1])
     if query.spatial is not None:
-        moments = index.sketcher.decode(index.sketch(rows)).reshape(len(rows), query.spatial.size)
-        dot_rows(moments, np.arange(len(rows)), query.spatial.ravel().astype(np.float64), sums[2])
+        sums[2] = moment_scores(index, query.spatial, rows)
     np.add(sums[1], sums[2], out=sums[0])
     return Scores(*sums.astype(np.float32))
 
 
+def moment_scores(index: Index, spatial: Floats, rows: Rows) -> Doubles:
+    """What the moments of a selection of images (R,) add to their scores, before it is rounded.
+
+    Parameters
+    ----------
+    index : Index
+    spatial : (2, K) float32
+    rows : (R,) int64
+
+    Returns
+    -------
+    scores : (R,) float64
+    """
+    codes, query = index.sketch(rows), spatial.ravel().astype(np.float64)
+    out = np.empty(len(rows))
+    if codes.dtype == np.int8:
+        dot_codes(codes.reshape(len(rows), len(query)), np.tile(index.sketcher.scale, 2), query, out)
+    else:
+        moments = index.sketcher.decode(codes).reshape(len(rows), len(query))
+        dot_rows(moments, np.arange(len(rows)), query, out)
+    return out
+
+
 @compiled
 def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
-    """Inner products of some rows in float64, in the order of :func:`canonical_scores`.
+    """Inner products of some rows in float64, in the order of :mod:`service.lanes`.
 
     Parameters
     ----------
@@ -98,25 +121,31 @@ def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
     out : (R,) float64
         Written to.
     """
-    lanes = np.zeros(LANES)
     width = len(query)
-    whole = width // LANES * LANES
+    padded = np.zeros(-(-width // LANES) * LANES)
+    padded[:width] = query
+    room = np.zeros(len(padded), np.float32)
     for i in range(len(rows)):
+        if i + AHEAD < len(rows):
+            prefetch(vectors, rows[i + AHEAD])
         row = vectors[rows[i]]
-        lanes[:] = 0.0
-        for start in range(0, whole, LANES):
-            # Slices let the compiler see that it may take several components at a time.
-            some, others = row[start : start + LANES], query[start : start + LANES]
-            for lane in range(LANES):
-                lanes[lane] += np.float64(some[lane]) * others[lane]
-        for at in range(whole, width):
-            lanes[at - whole] += np.float64(row[at]) * query[at]
-        half = LANES // 2
-        while half:
-            for lane in range(half):
-                lanes[lane] += lanes[lane + half]
-            half //= 2
-        out[i] = lanes[0]
+        if width < len(padded):
+            room[:width] = row
+            row = room
+        out[i] = dot(row, padded)
+
+
+@compiled
+def dot_codes(codes: Codes, scale: Floats, query: Doubles, out: Doubles) -> None:
+    """:func:`dot_rows` of int8 codes (R, D) as a sketcher decodes them, times their scale (D,) in float32."""
+    width = len(query)
+    padded = np.zeros(-(-width // LANES) * LANES)
+    padded[:width] = query
+    decoded = np.zeros(len(padded), np.float32)
+    for i in range(len(codes)):
+        for j in range(width):
+            decoded[j] = np.float32(codes[i, j]) * scale[j]
+        out[i] = dot(decoded, padded)
 
 
 def order_error(terms: int) -> float:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 CORES = os.cpu_count() or 1
+_TURNS = 4
 _POOL = ThreadPoolExecutor(CORES, thread_name_prefix="core")
 
 
@@ -21,7 +22,10 @@ def each(call: Callable[..., T], jobs: Sequence[tuple[Any, ...]]) -> list[T]:
     """
     if len(jobs) < 2:
         return [call(*job) for job in jobs]
-    return list(_POOL.map(lambda job: call(*job), jobs))
+    # A thread costs as much as a short job does: several jobs go to one, but not so many that one core is left waiting.
+    size = max(1, len(jobs) // (_TURNS * CORES))
+    parts = [jobs[start : start + size] for start in range(0, len(jobs), size)]
+    return [made for part in _POOL.map(lambda part: [call(*job) for job in part], parts) for made in part]
 
 
 def split(count: int) -> list[tuple[int, int]]:

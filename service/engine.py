@@ -162,7 +162,8 @@ class Engine:
         if found.scores is not None:
             return Top(found.rows, found.scores, found.coarse)
         scores = self._scores(query, found.rows) if alone else canonical_scores(self.index, query, found.rows)
-        order = np.lexsort((found.rows, -scores.total))[:count]
+        # A scan's rows ascend: what is stable leaves equals in their order.
+        order = np.argsort(-scores.total, kind="stable")[:count]
         return Top(found.rows[order], scores[order], found.coarse)
 
     def _scores(self, query: JointQuery, rows: Rows) -> Scores:

@@ -7,10 +7,10 @@ What this module holds to:
   that leaves of a row has a known norm ``rho_n``, and ``|q . r_n| <= ||q|| rho_n`` (Cauchy and Schwarz) bounds the
   score from above and below, row by row; rounding and the query's own remainder are bounded too
   (:meth:`service.quantised.WholeQuery.error`);
-- a row is dropped only where its upper bound is below the k-th largest lower bound. A sample of the rows says
-  beforehand about where that will be; where it said too much, the rows are gone through once more;
-- ``l_n`` is read only for rows that the bounds leave in doubt: candidates beyond those wanted, and neighbours of a
-  page's pictures in the native ranking;
+- ``l_n`` is read only for rows that these bounds leave in doubt, and brings their scores as near as makes no difference
+  but to ties: candidates, and neighbours of a page's pictures in the native ranking;
+- a row is dropped only where it cannot reach the k-th best score. A sample of the rows says beforehand about where that
+  will be; where it said too much, the rows are gone through once more;
 - the loops are compiled for the CPU at hand and run in all cores. Integers are exact on every one.
 
 Axes: B queries, S of them with a spatial part, N images, R images of a selection, D components of a vector.
@@ -24,17 +24,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from indexer.tiles import Wide
 from service.canonical import Doubles, Floats, JointQuery, Rows
 from service.cores import CORES, each, split
-from service.products import BLOCK, Codes, Wide, keep, score, stacked
-from service.quantised import FINER, TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, refine, sort_rows
+from service.products import BLOCK, FINER, Side, keep, score, stacked
+from service.quantised import TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, sort_rows
 from service.scan import Coarse, FloatError, Found, blocks, floor_below, guess_of
 
 if TYPE_CHECKING:
     from indexer.store import Index
-
-MANY = 1.2
-"""Candidates for each that is wanted, from which on another look costs less than their exact scores."""
 
 SAMPLE_ROWS, SAMPLE_SHARE = 4096, 16
 """Rows at most that a guess at the last score of a ranking rests on, and of how many images each is one."""
@@ -43,7 +41,6 @@ KEPT_BYTES = 1 << 29
 """Memory for native scores of all rows; where more would be needed, they are made in turns."""
 
 _NONE_KEPT = np.empty((0, 0), np.float32)
-_Rows = tuple[Codes, Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,19 +58,20 @@ class _Stacked:
     """Queries against one kind of rows, as :mod:`service.products` wants them."""
 
     codes: Wide
+    many: Wide
     steps: Doubles
     norms: Floats
 
     @classmethod
     def of(cls, queries: Sequence[WholeQuery], rows: CodedRows) -> _Stacked:
         return cls(
-            stacked([one.codes for one in queries], rows.high.shape[1]),
+            *stacked([one.codes for one in queries], rows.high.shape[1]),
             np.array([one.step for one in queries]),
             np.array([one.reach for one in queries], np.float32),
         )
 
-    def against(self, rows: _Rows) -> tuple[Codes, Floats, Floats, Wide, Doubles, Floats]:
-        return *rows, self.codes, self.steps, self.norms
+    def against(self, rows: CodedRows) -> Side:
+        return rows.high, rows.scale, rows.residual, rows.finer, self.codes, self.many, self.steps, self.norms
 
 
 _Batch = tuple[_Stacked, _Stacked, Rows]
@@ -118,15 +116,7 @@ class Int8Scan:
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
     ) -> list[Found]:
         """See :meth:`service.scan.Scan.superset`."""
-        asked = [
-            _Asked(
-                query,
-                count,
-                WholeQuery.of(query.native.astype(np.float64)),
-                None if query.spatial is None else WholeQuery.of(query.spatial.ravel() * self._moment_step),
-            )
-            for query, count in zip(queries, counts, strict=True)
-        ]
+        asked = self._asked(queries, counts)
         n, spatial = len(self._native), [b for b, one in enumerate(asked) if one.moments is not None]
         kept = _NONE_KEPT
         if ranks_follow and 4 * len(spatial) * n <= KEPT_BYTES:
@@ -148,7 +138,7 @@ class Int8Scan:
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`service.scan.Scan.coarse`."""
-        return [self._coarse(WholeQuery.of(query.native.astype(np.float64))) for query in queries]
+        return [self._coarse(whole) for whole in _natives(queries)]
 
     def sort_into(
         self, queries: Sequence[JointQuery], coarse: Sequence[Coarse], edges: Sequence[Floats]
@@ -162,6 +152,14 @@ class Int8Scan:
             found += [self._sort(*job) for job in jobs]
         return found
 
+    def _asked(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[_Asked]:
+        given = [query.spatial.ravel() * self._moment_step for query in queries if query.spatial is not None]
+        moments = iter(WholeQuery.of(np.stack(given)) if given else [])
+        return [
+            _Asked(query, count, native, None if query.spatial is None else next(moments))
+            for query, count, native in zip(queries, counts, _natives(queries), strict=True)
+        ]
+
     def _scored(self, coarse: Sequence[Coarse]) -> list[Coarse]:
         """The same with the scores that were not kept."""
         made = list(coarse)
@@ -172,8 +170,9 @@ class Int8Scan:
 
             def part(first: int, last: int) -> None:
                 score(
-                    self._native.high, self._native.scale, queries.codes, queries.steps, first, last, scores
-                )
+                    self._native.high, self._native.scale, queries.codes, queries.many, queries.steps,
+                    first, last, scores,
+                )  # fmt: skip
 
             each(part, split(len(self._native)))
             for b, line in zip(bare, scores, strict=True):
@@ -227,7 +226,7 @@ class Int8Scan:
             for queries, (codes, scale, residual), out in zip(
                 (native, moments), self._sample, bounds, strict=True
             ):
-                score(codes, scale, queries.codes, queries.steps, first, last, out)
+                score(codes, scale, queries.codes, queries.many, queries.steps, first, last, out)
                 out[:, first:last] -= queries.norms[:, None] * residual[first:last]
 
         def some(first: int, last: int) -> list[np.float32]:
@@ -247,7 +246,7 @@ class Int8Scan:
         Where that is lower, rows may be missing. Native scores of spatial queries go into ``kept`` (S, N) or (0, 0).
         """
         native, moments, of = batch
-        vectors, sketches = native.against(self._native.first), moments.against(self._moments.first)
+        vectors, sketches = native.against(self._native), moments.against(self._moments)
         room = 4 * BLOCK + 4 * max(one.count for one in asked) // CORES
 
         def part(first: int, last: int) -> tuple[Rows, Floats, Rows]:
@@ -265,38 +264,26 @@ class Int8Scan:
         jobs = []
         for b, one in enumerate(asked):
             some = [np.concatenate([found[which][b, : found[2][b]] for found in parts]) for which in (0, 1)]
-            jobs.append((one, floors[b], *some))
-        return each(self._select, jobs)
+            jobs.append((one.count, self._error(one), *some))
+        return each(_select, jobs)
 
-    def _select(
-        self, asked: _Asked, floor: np.float32, rows: Rows, scores: Floats
-    ) -> tuple[Rows, np.float32]:
-        """Whoever of the rows that reach a floor may be among the best, and the floor that it takes to tell."""
-        if len(rows) < asked.count:
-            return rows, np.float32(-np.inf)
-        terms = [(self._native, asked.native)]
-        if asked.moments is not None:
-            terms.append((self._moments, asked.moments))
-        slack = np.zeros(len(rows), np.float32)
-        for coded, query in terms:
-            if coded.largest_residual:
-                slack += coded.residual[rows] * query.reach
+    def _error(self, asked: _Asked) -> float:
+        """How far a fine score may be from the canonical one."""
         # Besides the terms' errors: rounding of their sum and of the canonical score.
-        rounding = 16 * UNIT_ROUNDOFF * self._size.reach(asked.query) + TINY
-        error = sum(query.error(coded) for coded, query in terms) + rounding
-        needed = _floor(scores - slack, asked.count, error)
-        likely = scores + slack >= needed
-        chosen, fine = rows[likely], scores[likely]
-        if needed < floor or len(chosen) < MANY * asked.count:
-            return chosen, needed
-        for coded, query in terms:
-            if coded.largest_residual:
-                refine(coded.low, coded.scale, query.codes, query.step / FINER, chosen, fine)
-        error = sum(query.fine_error(coded) for coded, query in terms) + rounding
-        return chosen[fine >= _floor(fine, asked.count, error)], needed
+        error = (
+            asked.native.fine_error(self._native) + 16 * UNIT_ROUNDOFF * self._size.reach(asked.query) + TINY
+        )
+        return error if asked.moments is None else error + asked.moments.fine_error(self._moments)
 
 
-def _floor(scores: Floats, count: int, error: float) -> np.float32:
-    """What a member of the true best has at least, where none of these scores is more than the error off."""
+def _natives(queries: Sequence[JointQuery]) -> list[WholeQuery]:
+    return WholeQuery.of(np.stack([query.native for query in queries]).astype(np.float64)) if queries else []
+
+
+def _select(count: int, error: float, rows: Rows, scores: Floats) -> tuple[Rows, np.float32]:
+    """Whoever may be among the best, of the rows that reach a floor, and the floor that it takes to tell."""
+    if len(rows) < count:
+        return rows, np.float32(-np.inf)
     last = float(np.partition(scores, len(scores) - count)[len(scores) - count])
-    return floor_below(last, error + 2 * UNIT_ROUNDOFF * abs(last))
+    needed = floor_below(last, error + 2 * UNIT_ROUNDOFF * abs(last))
+    return rows[scores >= needed], needed

@@ -1,124 +1,62 @@
-"""Products of rows of eight bits with queries of sixteen, exact, a tile of rows and queries at a time.
+"""Scores of rows of eight bits for queries of sixteen, exact, and of which rows they are worth a closer look.
 
-Every number that a tile loads serves several products, which is what many queries at once are bounded by. LLVM turns
-sums of products of sixteen bits into one instruction for sixteen of them, but not where a factor is used twice; so the
-innermost loop is given to it in the form that it makes of such a sum. What that becomes is up to the CPU; the integers
-are the same on every one.
-
-Axes: B queries, N rows, R rows of a block, W components, of which there are whole steps.
+Axes: B queries, N rows, R rows of a block, W components, of which there are whole steps (:data:`indexer.tiles.STEP`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from indexer.compiled import compiled
+from indexer.compiled import compiled, prefetch
+from indexer.tiles import (
+    GROUPS,
+    LANES,
+    MANY,
+    MANY_ROWS,
+    Codes,
+    Sums,
+    Wide,
+    interleaved,
+    make_tile,
+    make_tile_of_many,
+)
 from service.canonical import Doubles, Floats, Rows
 
-Codes = NDArray[np.int8]
-Wide = NDArray[np.int16]
-Sums = NDArray[np.int32]
-
-STEP = 16
-"""Components taken at a time; rows and queries are padded with zeros to whole steps."""
-BLOCK = 256
+BLOCK = 128
 """Rows that all queries score while they are in the cache."""
-SPARE = 1
+SPARE = 7
 """Rows that a tile may read beyond the last, whatever they hold."""
-_ROWS, _QUERIES = 2, 4
-"""Of a tile: its sums fill one vector of half a step, and all that it holds fits the registers of any CPU."""
+FINER = 254.0
+"""Steps of a finer code in one of a code: what the first leaves is at most half a step, 127 of the second."""
+_AHEAD = 8
+"""Rows between those that are multiplied and those that the memory is asked for."""
 _AT_A_TIME = 32
-_LINE = 64
-"""Bytes of a cache line."""
 
-Tile = Callable[[Codes, int, Wide, int, Sums], None]
+_QUERIES = 4
+_ROWS = LANES // _QUERIES
+_LONE_ROWS = 8
+_FILLED = 3 * MANY // 4
+"""Queries that are worth a tile of many."""
+_tile, _lone_tile, _tile_of_many = make_tile(_ROWS, _QUERIES), make_tile(_LONE_ROWS, 1), make_tile_of_many()
 
 
-def _make_tile() -> Tile:
-    """Make a function of (codes (N, W), first row, queries (B, W), first query, sums), all C-contiguous.
+def stacked(queries: Sequence[Wide], width: int) -> tuple[Wide, Wide]:
+    """Queries (D,) as :func:`score` wants them.
 
-    It writes to ``sums`` (_ROWS * _QUERIES,) int32 the products of each row of a tile with its queries, row by row.
+    Returns
+    -------
+    queries : (B and some zeros, W) int16
+    interleaved : int16
+        The first of them, as many as go into tiles of many: see :func:`indexer.tiles.interleaved`.
     """
-    try:
-        from llvmlite import ir  # noqa: PLC0415
-        from numba.core import cgutils, types  # noqa: PLC0415
-        from numba.extending import intrinsic  # noqa: PLC0415
-    except ImportError:
-
-        def plain(codes: Codes, row: int, wide: Wide, query: int, sums: Sums) -> None:
-            some, others = codes[row : row + _ROWS].astype(np.int32), wide[query : query + _QUERIES]
-            sums[:] = (some @ others.astype(np.int32).T).ravel()
-
-        return plain
-
-    whole, half = ir.VectorType(ir.IntType(32), STEP), ir.VectorType(ir.IntType(32), STEP // 2)
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        codes, wide, sums = (
-            context.make_array(kind)(context, builder, value)
-            for kind, value in zip(signature.args[::2], given[::2], strict=True)
-        )
-        width = builder.extract_value(codes.shape, 1)
-        start = context.get_constant(types.intp, 0)
-
-        def loaded(array: Any, at: Any, number: int, place: Any) -> Any:
-            """A step of one row, each number in 32 bits."""
-            line = builder.add(at, context.get_constant(types.intp, number))
-            pointer = builder.gep(array.data, [builder.add(builder.mul(line, width), place)])
-            kind = ir.VectorType(array.data.type.pointee, STEP)
-            return builder.sext(
-                builder.load(builder.bitcast(pointer, kind.as_pointer()), align=1, typ=kind), whole
-            )
-
-        zero = ir.Constant(half, [0] * (STEP // 2))
-        totals = [cgutils.alloca_once_value(builder, zero) for _ in range(_ROWS * _QUERIES)]
-        even, odd = (
-            ir.Constant(ir.VectorType(ir.IntType(32), STEP // 2), list(range(side, STEP, 2)))
-            for side in (0, 1)
-        )
-        step = context.get_constant(types.intp, STEP)
-        with cgutils.for_range_slice(builder, start, width, step) as (place, _):
-            others = [loaded(wide, given[3], number, place) for number in range(_QUERIES)]
-            for row in range(_ROWS):
-                some = loaded(codes, given[1], row, place)
-                for query, other in enumerate(others):
-                    product = builder.mul(some, other)
-                    pairs = builder.add(
-                        builder.shuffle_vector(product, product, even),
-                        builder.shuffle_vector(product, product, odd),
-                    )
-                    total = totals[row * _QUERIES + query]
-                    builder.store(builder.add(builder.load(total), pairs), total)
-        left = [builder.load(total) for total in totals]
-        while len(left) > 1:  # neighbours are added, of two vectors at a time: in the end one holds all sums
-            left = [
-                builder.add(builder.shuffle_vector(a, b, even), builder.shuffle_vector(a, b, odd))
-                for a, b in zip(left[::2], left[1::2], strict=True)
-            ]
-        builder.store(left[0], builder.bitcast(sums.data, half.as_pointer()), align=4)
-        return context.get_dummy_value()
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def tile(typing: Any, codes: Any, row: Any, wide: Any, query: Any, sums: Any) -> Any:
-        return types.void(codes, types.intp, wide, types.intp, sums), generate
-
-    made: Tile = tile
-    return made
-
-
-_tile = _make_tile()
-
-
-def stacked(queries: list[Wide], width: int) -> Wide:
-    """Queries (D,) as :func:`score` wants them, (B and some zeros, W)."""
-    made = np.zeros((-(-len(queries) // _QUERIES) * _QUERIES, width), np.int16)
+    many = (len(queries) + MANY - _FILLED) // MANY * MANY
+    whole = max(many, -(-len(queries) // _QUERIES) * _QUERIES)
+    made = np.zeros((whole, width), np.int16)
     for line, query in zip(made, queries, strict=False):
         line[: len(query)] = query
-    return made
+    return made, interleaved(made[:many])
 
 
 @compiled
@@ -133,7 +71,14 @@ def whole_product(codes: Codes, query: Wide) -> int:
 
 @compiled
 def score_block(
-    codes: Codes, scale: Floats, queries: Wide, steps: Doubles, first: int, last: int, out: Floats
+    codes: Codes,
+    scale: Floats,
+    queries: Wide,
+    many: Wide,
+    steps: Doubles,
+    first: int,
+    last: int,
+    out: Floats,
 ) -> None:
     """Score up to a block of rows for all queries: ``step * scale * <codes, query>``.
 
@@ -141,49 +86,85 @@ def score_block(
     ----------
     codes : (N + SPARE, W) int8
     scale : (N,) float32
-    queries : (B and some zeros, W) int16
+    queries, many : int16
+        From :func:`stacked`.
     steps : (B,) float64
     first, last : int
         Which rows.
     out : (B, R) float32
         Written to.
     """
-    count = len(steps)
-    sums = np.empty(_ROWS * _QUERIES, np.int32)
-    if count > 1:
-        # A tile asks for little at a time; this asks for the block as fast as the memory gives it.
-        touched = np.int32(0)
-        for n in range(first, last):
-            for j in range(0, codes.shape[1], _LINE):
-                touched ^= np.int32(codes[n, j])
-        sums[0] = touched
-    for b in range(0, count, _QUERIES):
+    count, rows = len(steps), last - first
+    found = np.empty((len(queries), BLOCK + SPARE), np.int32)
+    if len(many):
+        _products_of_many(codes, many, first, rows, found)
+    some, lone = np.empty((_QUERIES, _ROWS), np.int32), np.empty((1, _LONE_ROWS), np.int32)
+    for b in range(len(many) * LANES, count, _QUERIES):
         if b == count - 1:
-            for n in range(first, last):
-                out[b, n - first] = np.float32(steps[b] * scale[n] * whole_product(codes[n], queries[b]))
+            for n in range(0, rows, _LONE_ROWS):
+                for i in range(_LONE_ROWS):
+                    if b == 0:
+                        prefetch(codes, first + n + i + _AHEAD)
+                _lone_tile(codes, first + n, queries, b, lone)
+                found[b : b + 1, n : n + _LONE_ROWS] = lone
         else:
-            for n in range(first, last, _ROWS):
-                _tile(codes, n, queries, b, sums)
-                for i in range(min(_ROWS, last - n)):
-                    for c in range(min(_QUERIES, count - b)):
-                        value = steps[b + c] * scale[n + i] * sums[i * _QUERIES + c]
-                        out[b + c, n + i - first] = np.float32(value)
+            for n in range(0, rows, _ROWS):
+                for i in range(_ROWS):
+                    if b == 0:
+                        prefetch(codes, first + n + i + _AHEAD)
+                _tile(codes, first + n, queries, b, some)
+                found[b : b + _QUERIES, n : n + _ROWS] = some
+    for b in range(count):
+        line, numbers, step = out[b], found[b], steps[b]
+        for n in range(rows):
+            line[n] = np.float32(step * scale[first + n] * numbers[n])
+
+
+@compiled
+def _products_of_many(codes: Codes, many: Wide, first: int, rows: int, found: Sums) -> None:
+    """Write the products of the first queries with some rows to (B, R)."""
+    width = codes.shape[1]
+    wide, sums = np.empty((BLOCK + SPARE, width), np.int16), np.empty((MANY, MANY_ROWS), np.int32)
+    for n in range(-(-rows // MANY_ROWS) * MANY_ROWS):
+        prefetch(codes, first + n + _AHEAD)
+        for j in range(width):
+            wide[n, j] = codes[first + n, j]
+    for group in range(0, len(many), GROUPS):
+        for n in range(0, rows, MANY_ROWS):
+            _tile_of_many(wide, n, many, group, sums)
+            found[group * LANES : (group + GROUPS) * LANES, n : n + MANY_ROWS] = sums
 
 
 @compiled
 def score(
-    codes: Codes, scale: Floats, queries: Wide, steps: Doubles, first: int, last: int, out: Floats
+    codes: Codes,
+    scale: Floats,
+    queries: Wide,
+    many: Wide,
+    steps: Doubles,
+    first: int,
+    last: int,
+    out: Floats,
 ) -> None:
     """:func:`score_block` for any number of rows; ``out`` (B, N) is written to from ``first`` to ``last``."""
     for start in range(first, last, BLOCK):
         end = min(start + BLOCK, last)
-        score_block(codes, scale, queries, steps, start, end, out[:, start:end])
+        score_block(codes, scale, queries, many, steps, start, end, out[:, start:end])
+
+
+Side = tuple[Codes, Floats, Floats, Codes, Wide, Wide, Doubles, Floats]
+"""Rows of one kind and the queries against them: (codes, scale, residual, finer, queries, many, steps, norms).
+
+As in :func:`score_block`, with residuals (N,) of the rows and norms (B,) of the queries: a true score is at most
+``norm * residual`` above the one that codes give. Finer codes (N, W) int8 of what those leave, in steps of
+``1 / FINER``, bring it nearer; (0, W) where nothing is left.
+"""
 
 
 @compiled
 def keep(
-    native: tuple[Codes, Floats, Floats, Wide, Doubles, Floats],
-    moments: tuple[Codes, Floats, Floats, Wide, Doubles, Floats],
+    native: Side,
+    moments: Side,
     of: Rows,
     floors: Floats,
     first: int,
@@ -193,13 +174,11 @@ def keep(
     scores: Floats,
     held: Rows,
 ) -> int:
-    """Score rows for all queries and keep those that may reach the floor of a query.
+    """Score rows for all queries and keep those that may reach the floor of a query, with their finer scores.
 
     Parameters
     ----------
-    native, moments : (codes, scale, residual, queries, steps, norms)
-        As in :func:`score_block`, with residuals (N,) of the rows and norms (B,) and (S,) of the queries: a true score
-        is at most ``norm * residual`` above the one that codes give.
+    native, moments : Side
     of : (B,) int64
         Which of the S queries of ``moments`` belongs to a query, -1 for none.
     floors : (B,) float32
@@ -217,18 +196,18 @@ def keep(
     next : int
         The first row not looked at: less than ``last`` where there was no room for another block.
     """
-    codes, scale, residual, queries, steps, norms = native
-    other_codes, other_scale, other_residual, other_queries, other_steps, other_norms = moments
+    codes, scale, residual, finer, queries, many, steps, norms = native
+    other_codes, other_scale, other_residual, _, other_queries, other_many, other_steps, other_norms = moments
     count = len(steps)
     own = np.empty((count, BLOCK), np.float32)
     others = np.empty((len(other_steps), BLOCK), np.float32)
+    fresh = held.copy()
     none = np.float32(0.0)
-    for start in range(first, last, BLOCK):
-        if held.max() + BLOCK > rows.shape[1]:
-            return start
+    start = first
+    while start < last and held.max() + BLOCK <= rows.shape[1]:
         end = min(start + BLOCK, last)
-        score_block(codes, scale, queries, steps, start, end, own)
-        score_block(other_codes, other_scale, other_queries, other_steps, start, end, others)
+        score_block(codes, scale, queries, many, steps, start, end, own)
+        score_block(other_codes, other_scale, other_queries, other_many, other_steps, start, end, others)
         for b in range(count):
             line, s, other_norm = own[b, : end - start], of[b], none
             if s >= 0:
@@ -237,11 +216,17 @@ def keep(
                 for i in range(len(line)):
                     line[i] += others[s, i]
                 other_norm = other_norms[s]
+            # Those of the block before: what has been asked for since then is there by now.
+            if held[b] > fresh[b]:
+                fresh[b] = _refine(native, moments, b, s, floors[b], rows[b], scores[b], fresh[b], held[b])
             held[b] = _append(
                 line, residual[start:end], norms[b], other_residual[start:end], other_norm,
-                floors[b], start, rows[b], scores[b], held[b],
+                floors[b], start, finer, rows[b], scores[b], fresh[b],
             )  # fmt: skip
-    return last
+        start = end
+    for b in range(count):
+        held[b] = _refine(native, moments, b, of[b], floors[b], rows[b], scores[b], fresh[b], held[b])
+    return start
 
 
 @compiled
@@ -253,6 +238,7 @@ def _append(
     other_norm: np.float32,
     floor: np.float32,
     first: int,
+    finer: Codes,
     rows: Rows,
     scores: Floats,
     at: int,
@@ -268,5 +254,36 @@ def _append(
             for i in range(len(some)):
                 if some[i] + (one[i] * norm + other[i] * other_norm) >= floor:
                     rows[at], scores[at] = first + start + i, some[i]
+                    if len(finer):
+                        prefetch(finer, first + start + i)
                     at += 1
+    return at
+
+
+@compiled
+def _refine(
+    native: Side,
+    moments: Side,
+    query: int,
+    other_query: int,
+    floor: np.float32,
+    rows: Rows,
+    scores: Floats,
+    start: int,
+    end: int,
+) -> int:
+    """Look closer at rows from ``start`` to ``end``, keep what reaches a floor; return where that ends."""
+    _, scale, _, finer, queries, _, steps, _ = native
+    _, other_scale, _, other_finer, other_queries, _, other_steps, _ = moments
+    at = start
+    for i in range(start, end):
+        n, score = rows[i], np.float64(scores[i])
+        if len(finer):
+            score += steps[query] / FINER * scale[n] * whole_product(finer[n], queries[query])
+        if other_query >= 0 and len(other_finer):
+            product = whole_product(other_finer[n], other_queries[other_query])
+            score += other_steps[other_query] / FINER * other_scale[n] * product
+        if np.float32(score) >= floor:
+            rows[at], scores[at] = n, np.float32(score)
+            at += 1
     return at

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from indexer.compiled import compiled
+from indexer.tiles import STEP, Codes, Wide
 from service.canonical import Doubles, Floats, Rows
-from service.products import SPARE, STEP, Codes, Wide, whole_product
+from service.products import FINER, SPARE, whole_product
 
 UNIT_ROUNDOFF = 2.0**-24
 TINY = 2.0**-120
-FINER = 254.0
-"""Steps of the second code in one of the first: what the first leaves is at most half a step, 127 of the second."""
 _CODE = 127
 _QUERY_CODE = 32_767
 _SUM = 2.0**31
@@ -35,7 +34,7 @@ class CodedRows:
     ----------
     high : (N + SPARE, D and some zeros) int8
         See :mod:`service.products`.
-    low : (N, D) int8
+    low : (N, D and some zeros) int8
     scale : (N,) float32
     residual : (N,) float32
         Norm of what ``high`` alone leaves of a row, rounded up.
@@ -44,8 +43,9 @@ class CodedRows:
     """
 
     def __init__(self, count: int, width: int) -> None:
-        self.high = np.zeros((count + SPARE, -(-width // STEP) * STEP), np.int8)
-        self.low = np.zeros((count, width), np.int8)
+        whole = -(-width // STEP) * STEP
+        self.high = np.zeros((count + SPARE, whole), np.int8)
+        self.low = np.zeros((count, whole), np.int8)
         self.scale = np.ones(count, np.float32)
         self.residual = np.zeros(count, np.float32)
         self.largest = self.largest_residual = self.largest_rest = 0.0
@@ -55,12 +55,12 @@ class CodedRows:
         return len(self.scale)
 
     @property
-    def first(self) -> tuple[Codes, Floats, Floats]:
-        """``high``, ``scale`` and ``residual``."""
-        return self.high, self.scale, self.residual
+    def finer(self) -> Codes:
+        """``low``, without rows where it would say nothing."""
+        return self.low if self.largest_residual else self.low[:0]
 
     def sample(self, stride: int) -> tuple[Codes, Floats, Floats]:
-        """:attr:`first` of every so-manyth row."""
+        """``high``, ``scale`` and ``residual`` of every so-manyth row."""
         scale = self.scale[::stride].copy()
         high = np.zeros((len(scale) + SPARE, self.high.shape[1]), np.int8)
         high[: len(scale)] = self.high[: len(self) : stride]
@@ -102,15 +102,21 @@ class WholeQuery:
     rest: float
 
     @classmethod
-    def of(cls, vector: Doubles) -> WholeQuery:
-        """Round a vector (D,)."""
-        norm, peak = float(np.linalg.norm(vector)), float(np.abs(vector).max(initial=0.0))
+    def of(cls, vectors: Doubles) -> list[WholeQuery]:
+        """Round vectors (B, D)."""
+        norms, peaks = np.linalg.norm(vectors, axis=1), np.abs(vectors).max(axis=1, initial=0.0)
         # Every partial sum is at most the product of the norms (Cauchy and Schwarz).
-        longest = 0.99 * _SUM / (_CODE * np.sqrt(len(vector) + 1)) - np.sqrt(len(vector))
-        step = max(peak / _QUERY_CODE, norm / longest) * (1 + 2.0**-20) or 1.0
-        codes = np.rint(vector / step)
-        rest = float(np.linalg.norm(vector - step * codes))
-        return cls(codes.astype(np.int16), step, norm * (1 + 2.0**-20), rest * (1 + 2.0**-20))
+        width = vectors.shape[1]
+        longest = 0.99 * _SUM / (_CODE * np.sqrt(width + 1)) - np.sqrt(width)
+        steps = np.maximum(peaks / _QUERY_CODE, norms / longest) * (1 + 2.0**-20)
+        steps = np.where(steps > 0, steps, 1.0)
+        codes = np.rint(vectors / steps[:, None])
+        rests = np.linalg.norm(vectors - steps[:, None] * codes, axis=1)
+        up = 1 + 2.0**-20
+        return [
+            cls(line, float(step), float(norm) * up, float(rest) * up)
+            for line, step, norm, rest in zip(codes.astype(np.int16), steps, norms, rests, strict=True)
+        ]
 
     @property
     def reach(self) -> np.float32:
@@ -168,26 +174,6 @@ def quantise(
         residual[n], rest[n] = np.sqrt(second), np.sqrt(third)
         largest = max(largest, wide * np.sqrt(first))
     return largest
-
-
-@compiled
-def refine(low: Codes, scale: Floats, query: Wide, step: float, rows: Rows, scores: Floats) -> None:
-    """Add to scores (R,) float32 of some rows what their second codes say.
-
-    Parameters
-    ----------
-    low : (N, D) int8
-    scale : (N,) float32
-    query : (D,) int16
-    step : float
-        Of a product with ``low``.
-    rows : (R,) int64
-    scores : (R,) float32
-        Written to.
-    """
-    for i in range(len(rows)):
-        n = rows[i]
-        scores[i] = np.float32(scores[i] + step * scale[n] * whole_product(low[n], query))
 
 
 @compiled

@@ -41,8 +41,8 @@ Doubles = NDArray[np.float64]
 Seen = tuple[Doubles, Doubles]
 """Centres (R, W, 2) and best cells (R, W) of the words of a query."""
 
-REMEMBERED = 512
-"""Queries whose reference is remembered, 32 KiB each for four words."""
+REMEMBERED = 4096
+"""Queries of which it is remembered what they show in the reference."""
 
 CANDIDATES = 1000
 PLACE = 3.2
@@ -50,7 +50,7 @@ PRESENCE = 2.0
 """Chosen on photographs of coco/train with heads trained on others, see the log of choices in benchmarks.spatial."""
 BACKGROUND = 10
 """Nouns that compete with the query's for the cells, in ``adr_background``."""
-SHARED_ROWS = 512
+SHARED_ROWS = 2048
 """Grids of one query from which on reading them is worth another core."""
 _LEAST_SPREAD = 0.02
 """Of a displacement, in picture widths; less is rounding."""
@@ -78,6 +78,38 @@ class Reading:
     readout: Readout
     query: GridQuery
     candidates: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Usual:
+    """What a query shows in the reference sample.
+
+    Attributes
+    ----------
+    peak, peak_spread : (W,) float64
+        Mean and standard deviation of the best cell of each word; infinite for a word that every picture shows alike.
+    place, place_spread : tuple of float
+        The same of the displacement of each relation. Only the distance from the centre has a mean that is not zero by
+        itself.
+    """
+
+    peak: Doubles
+    peak_spread: Doubles
+    place: tuple[float, ...]
+    place_spread: tuple[float, ...]
+
+    @classmethod
+    def of(cls, reading: Reading, centres: Doubles, peaks: Doubles) -> Usual:
+        """Of centres (R, W, 2) and best cells (R, W) in the sample."""
+        apart = [displacement(one, reading.words, centres) for one in reading.relations]
+        centred = [one.relation is Position.AT_CENTER for one in reading.relations]
+        spread = peaks.std(axis=0)
+        return cls(
+            peaks.mean(axis=0),
+            np.where(spread > 0, spread, np.inf),
+            tuple(float(some.mean()) if flag else 0.0 for some, flag in zip(apart, centred, strict=True)),
+            tuple(max(float(some.std()), _LEAST_SPREAD) for some in apart),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +159,7 @@ class Reranker:
         assert packed is not None
         self._packed = packed
         self._reference = packed[reference_rows(index)]
-        self._known: Recent[tuple[Readout, int, bytes], Seen] = Recent()
+        self._known: Recent[tuple[Readout, tuple[SpatialRelation, ...], bytes], Usual] = Recent()
         vocabulary = self._sketcher.vocabulary
         self._mean_word: Floats = vocabulary.mean(axis=0)
         self._background: Floats = vocabulary[:: max(1, len(vocabulary) // BACKGROUND)][:BACKGROUND]
@@ -221,25 +253,22 @@ class Reranker:
         place, presence : (R, relations) float64
             In units of the native score.
         """
-        usual_centres, usual_peaks = self._usual(reading)
+        usual = self._usual(reading)
         centres, peaks = self._see(reading, packed, rows)
-        spread = usual_peaks.std(axis=0)
-        presence = (peaks - usual_peaks.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+        presence = (peaks - usual.peak) / usual.peak_spread
         places, there = [], []
-        for one in reading.relations:
-            mean, std = _usual(displacement(one, reading.words, usual_centres), one)
-            place = (displacement(one, reading.words, centres) - mean) / max(std, _LEAST_SPREAD)
-            places.append(np.tanh(place))
+        for one, mean, spread in zip(reading.relations, usual.place, usual.place_spread, strict=True):
+            places.append(np.tanh((displacement(one, reading.words, centres) - mean) / spread))
             words = [reading.words.index(word) for word in phrases([one])]
             there.append(presence[:, words].mean(axis=1))
         return self._native_std * np.stack(places, axis=1), self._native_std * np.stack(there, axis=1)
 
-    def _usual(self, reading: Reading) -> Seen:
+    def _usual(self, reading: Reading) -> Usual:
         """What the words show in the reference sample, remembered."""
-        key = reading.readout, len(reading.words), reading.query.integers.tobytes()
+        key = reading.readout, reading.relations, reading.query.integers.tobytes()
         known = self._known.get(key)
         if known is None:
-            known = self._see(reading, self._reference)
+            known = Usual.of(reading, *self._see(reading, self._reference))
             self._known.put(key, known, most=REMEMBERED)
         return known
 
@@ -305,9 +334,3 @@ def displacement(relation: SpatialRelation, words: Sequence[str], centres: Doubl
     x, y = UNIT[relation.relation]
     along: Doubles = where[:, 0] * x + where[:, 1] * y
     return along
-
-
-def _usual(displacements: Doubles, relation: SpatialRelation) -> tuple[float, float]:
-    """Mean and spread over the reference. Only the distance from the centre has a mean that is not zero by itself."""
-    centred = float(displacements.mean()) if relation.relation is Position.AT_CENTER else 0.0
-    return centred, float(displacements.std())

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from indexer import grid
 from indexer.grid import GridSketcher, fit_grid, grid_arrays, pool_tokens, read_grid
 
 DIM = 24
@@ -57,13 +56,6 @@ def test_similarities_are_whole_exact_and_near_the_truth(sketcher) -> None:
     decoded = sketcher.codes(packed) * sketcher.scale + sketcher.centre
     truth = np.einsum("npk,wk->nwp", decoded, words @ sketcher.components.T)
     assert np.allclose(maps * query.unit[:, None] + query.offset[:, None], truth, atol=2e-3)
-
-
-def test_blocks_do_not_show(sketcher, monkeypatch) -> None:
-    packed, query = sketcher.encode(cells()), sketcher.query(WORDS)
-    whole = sketcher.similarities(packed, query)
-    monkeypatch.setattr(grid, "FETCHED", 7)
-    assert sketcher.similarities(packed, query).tobytes() == whole.tobytes()
 
 
 def test_alone_is_as_in_a_batch(sketcher) -> None:
