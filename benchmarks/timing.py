@@ -9,11 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from service.cores import CORES, each
 
 Call = Callable[[], object]
 
@@ -91,11 +92,9 @@ def ratio(one: Times, other: Times, *, seed: int = 0) -> tuple[float, float, flo
 def readers(buffer: NDArray[np.uint8]) -> dict[str, Call]:
     """Ways to read a buffer once with all cores and do next to nothing else; the fastest is the memory's speed."""
     words = buffer[: len(buffer) // 64 * 64].view(np.int64)
-    cores = os.cpu_count() or 1
-    parts = np.array_split(words, cores)
-    pool = ThreadPoolExecutor(cores)
+    parts = [(part,) for part in np.array_split(words, CORES)]
     calls: dict[str, Call] = {
-        "read: numpy, all cores": lambda: list(pool.map(np.max, parts)),
+        "read: numpy, all cores": lambda: each(np.max, parts),
         "read: numpy, one core": words.max,
     }
     torch = sys.modules.get("torch")

@@ -11,21 +11,27 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 CORES = os.cpu_count() or 1
-_TURNS = 4
-_POOL = ThreadPoolExecutor(CORES, thread_name_prefix="core")
+_POOL = ThreadPoolExecutor(max(1, CORES - 1), thread_name_prefix="core")
 
 
 def each(call: Callable[..., T], jobs: Sequence[tuple[Any, ...]]) -> list[T]:
-    """Call with the arguments of each job, on all cores where there are several.
+    """Call with the arguments of each job, on all cores where there are several."""
+    made: dict[int, T] = {}
+    waiting = iter(range(len(jobs)))
 
-    Not from within such a call: it would wait for a thread that waits for it.
-    """
-    if len(jobs) < 2:
-        return [call(*job) for job in jobs]
-    # A thread costs as much as a short job does: several jobs go to one, but not so many that one core is left waiting.
-    size = max(1, len(jobs) // (_TURNS * CORES))
-    parts = [jobs[start : start + size] for start in range(0, len(jobs), size)]
-    return [made for part in _POOL.map(lambda part: [call(*job) for job in part], parts) for made in part]
+    def work() -> None:
+        for n in waiting:
+            made[n] = call(*jobs[n])
+
+    # Who asks works too: that saves waking a thread, which costs as much as a short job.
+    helpers = [_POOL.submit(work) for _ in range(min(CORES, len(jobs)) - 1)]
+    try:
+        work()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():  # those that no thread was free for have nothing left to do
+                helper.result()
+    return [made[n] for n in range(len(jobs))]
 
 
 def split(count: int) -> list[tuple[int, int]]:

@@ -154,7 +154,7 @@ class Int8Scan:
 
     def _asked(self, queries: Sequence[JointQuery], counts: Sequence[int]) -> list[_Asked]:
         given = [query.spatial.ravel() * self._moment_step for query in queries if query.spatial is not None]
-        moments = iter(WholeQuery.of(np.stack(given)) if given else [])
+        moments = iter(WholeQuery.of(np.array(given)) if given else [])
         return [
             _Asked(query, count, native, None if query.spatial is None else next(moments))
             for query, count, native in zip(queries, counts, _natives(queries), strict=True)
@@ -277,7 +277,7 @@ class Int8Scan:
 
 
 def _natives(queries: Sequence[JointQuery]) -> list[WholeQuery]:
-    return WholeQuery.of(np.stack([query.native for query in queries]).astype(np.float64)) if queries else []
+    return WholeQuery.of(np.array([query.native for query in queries], np.float64)) if queries else []
 
 
 def _select(count: int, error: float, rows: Rows, scores: Floats) -> tuple[Rows, np.float32]:

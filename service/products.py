@@ -30,7 +30,7 @@ SPARE = 7
 """Rows that a tile may read beyond the last, whatever they hold."""
 FINER = 254.0
 """Steps of a finer code in one of a code: what the first leaves is at most half a step, 127 of the second."""
-_AHEAD = 8
+_AHEAD = 4
 """Rows between those that are multiplied and those that the memory is asked for."""
 _AT_A_TIME = 32
 

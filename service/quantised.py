@@ -104,19 +104,9 @@ class WholeQuery:
     @classmethod
     def of(cls, vectors: Doubles) -> list[WholeQuery]:
         """Round vectors (B, D)."""
-        norms, peaks = np.linalg.norm(vectors, axis=1), np.abs(vectors).max(axis=1, initial=0.0)
-        # Every partial sum is at most the product of the norms (Cauchy and Schwarz).
-        width = vectors.shape[1]
-        longest = 0.99 * _SUM / (_CODE * np.sqrt(width + 1)) - np.sqrt(width)
-        steps = np.maximum(peaks / _QUERY_CODE, norms / longest) * (1 + 2.0**-20)
-        steps = np.where(steps > 0, steps, 1.0)
-        codes = np.rint(vectors / steps[:, None])
-        rests = np.linalg.norm(vectors - steps[:, None] * codes, axis=1)
-        up = 1 + 2.0**-20
-        return [
-            cls(line, float(step), float(norm) * up, float(rest) * up)
-            for line, step, norm, rest in zip(codes.astype(np.int16), steps, norms, rests, strict=True)
-        ]
+        codes, sizes = np.empty(vectors.shape, np.int16), np.empty((len(vectors), 3))
+        _round_queries(vectors, codes, sizes)
+        return [cls(line, *some) for line, some in zip(codes, sizes.tolist(), strict=True)]
 
     @property
     def reach(self) -> np.float32:
@@ -135,6 +125,27 @@ class WholeQuery:
         """How far ``step * scale * <codes, high + low / 254>`` may miss a product."""
         lost = self.norm * rows.largest_rest + self.rest * (rows.largest_residual + rows.largest_rest)
         return self.error(rows) + 1.001 * lost
+
+
+@compiled
+def _round_queries(vectors: Doubles, codes: Wide, sizes: Doubles) -> None:
+    """Fill in codes (B, D) of vectors (B, D), and what else :class:`WholeQuery` holds of each (B, 3)."""
+    width, up = vectors.shape[1], 1 + 2.0**-20
+    # Every partial sum is at most the product of the norms (Cauchy and Schwarz).
+    longest = 0.99 * _SUM / (_CODE * np.sqrt(width + 1.0)) - np.sqrt(np.float64(width))
+    for b in range(len(vectors)):
+        squares = peak = rest = 0.0
+        for j in range(width):
+            squares += vectors[b, j] * vectors[b, j]
+            peak = max(peak, abs(vectors[b, j]))
+        step = max(peak / _QUERY_CODE, np.sqrt(squares) / longest) * up
+        step = step if step > 0 else 1.0
+        for j in range(width):
+            code = np.rint(vectors[b, j] / step)
+            codes[b, j] = np.int16(code)
+            left = vectors[b, j] - step * code
+            rest += left * left
+        sizes[b, 0], sizes[b, 1], sizes[b, 2] = step, np.sqrt(squares) * up, np.sqrt(rest) * up
 
 
 @compiled
