@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from indexer.compiled import compiled
+from indexer.compiled import compiled, prefetch
 from indexer.tiles import STEP, Codes, Wide
 from service.canonical import Doubles, Floats, Rows
 from service.products import FINER, SPARE, whole_product
@@ -19,6 +19,8 @@ TINY = 2.0**-120
 _CODE = 127
 _QUERY_CODE = 32_767
 _SUM = 2.0**31
+_TOGETHER = 64
+"""Rows of which those that need a closer look are all asked for before the first is looked at."""
 _SMALLEST_SCALE = np.float32(2.0**-126)
 
 
@@ -231,20 +233,28 @@ def sort_rows(
         How many they are.
     """
     low, scale, residual = rows
+    waiting = np.empty(_TOGETHER, np.int64)
     found = 0
-    for n in range(part[0], part[1]):
-        middle, doubt = offset + coarse[n], reach * residual[n] + spare
-        if middle + doubt < edges[0]:
-            counts[0] += 1
-            continue
-        interval = reached(edges, middle - doubt)
-        if interval != reached(edges, middle + doubt):
-            fine = np.float32(middle + step * scale[n] * whole_product(low[n], query))
-            interval = reached(edges, np.float64(fine))
-        counts[interval] += 1
-        if interval % 2:
-            inside[found] = n
-            found += 1
+    for start in range(part[0], part[1], _TOGETHER):
+        some = 0
+        for n in range(start, min(start + _TOGETHER, part[1])):
+            if offset + coarse[n] + (reach * residual[n] + spare) < edges[0]:
+                counts[0] += 1
+            else:  # nearly all of these will be in doubt of one edge or another
+                prefetch(low, n)
+                waiting[some] = n
+                some += 1
+        for i in range(some):
+            n = waiting[i]
+            middle, doubt = offset + coarse[n], reach * residual[n] + spare
+            interval = reached(edges, middle - doubt)
+            if interval != reached(edges, middle + doubt):
+                fine = np.float32(middle + step * scale[n] * whole_product(low[n], query))
+                interval = reached(edges, np.float64(fine))
+            counts[interval] += 1
+            if interval % 2:
+                inside[found] = n
+                found += 1
     return found
 
 
