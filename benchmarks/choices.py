@@ -3,7 +3,8 @@
     python -m benchmarks.choices --cache FILE [--folds 3] [--json FILE]
 
 Prints and keeps, for photographs that the heads have not seen: accuracy by size of the patch grid, whose knee is the
-default, and the ranks of true statements by how much place and presence weigh.
+default, and by how much place and presence weigh: the ranks of true statements among all photographs, pairs of a
+photograph and one with the same things the other way round, and pools in which most photographs lack one of two things.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.data import Photo, load_photos
 from benchmarks.gallery import Seen, index_of
 from benchmarks.geometry import Question, Texts, questions_of
 from benchmarks.record import DEFAULT_DATA, Metric, parser, write_result
-from benchmarks.retrieval import Scorer, answers_of
+from benchmarks.retrieval import Scorer, answers_of, pairwise, pools
 from benchmarks.sketches import Curve, measure_sketches, plot
 from benchmarks.train_compact import GRID, Features, Heads, Recipe, cached_features, train
 from indexer.compact import load_compact
@@ -31,7 +32,7 @@ from parser import QueryParser
 from service.search import Searcher
 
 SEED = 0
-WEIGHTS = tuple(itertools.product((1.6, 2.4, 3.2, 4.8), (1.0, 2.0, 3.0, 4.5)))
+WEIGHTS = tuple(itertools.product((1.6, 2.4, 3.2, 4.8, 7.2), (1.0, 2.0, 3.0, 4.5)))
 """Of place and of presence."""
 
 
@@ -44,30 +45,27 @@ def main() -> None:
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
     features = cached_features(given.cache, photos, Recipe().crops)
     curves: list[tuple[int, dict[str, Curve]]] = []
-    ranks: dict[tuple[float, float], list[int]] = {pair: [] for pair in WEIGHTS}
+    found: dict[tuple[float, float], dict[str, list[float]]] = {pair: {} for pair in WEIGHTS}
     folds = held_out(features, photos, given.folds)
-    for encoder, seen, some in itertools.islice(folds, 1 if given.quick else None):
+    for encoder, seen, mirrored, some in itertools.islice(folds, 1 if given.quick else None):
         questions = questions_of(some)
         text = Texts(encoder, questions)
         with tempfile.TemporaryDirectory() as folder:
             index = index_of(seen, encoder, Path(folder) / "index")
             curves.append((len(questions), measure_sketches(questions, text, seen, index)[0]))
             scorer = Scorer(Searcher(index, encoder, QueryParser()), text)
-            for pair, found in statement_ranks(scorer, questions, seen).items():
-                ranks[pair] += found
+            statement_ranks(scorer, questions, seen, found)
+            reversed_pairs(scorer, questions, some, seen, mirrored, found)
         print(f"{len(curves)} of {given.folds} folds", flush=True)
     together = average(curves)
     table = [
-        {
-            "place": place,
-            "presence": presence,
-            "mrr": float(np.mean([1 / (rank + 1) for rank in found])),
-            "r1": float(np.mean([rank == 0 for rank in found])),
-            "n": len(found),
-        }
-        for (place, presence), found in ranks.items()
+        {"place": place, "presence": presence, "n": len(values["mrr"])}
+        | {name: float(np.mean(some)) for name, some in values.items()}
+        for (place, presence), values in found.items()
     ]
     best = max(table, key=lambda row: row["mrr"])
+    for row in sorted(table, key=lambda row: -row["mrr"]):
+        print("  ".join(f"{name} {value:.4g}" for name, value in row.items()))
     path = write_result(
         "choices",
         [Metric("best_mrr", best["mrr"], "mean", n=int(best["n"]))],
@@ -81,13 +79,17 @@ def main() -> None:
 
 def held_out(
     features: Features, photos: Sequence[Photo], folds: int
-) -> Iterator[tuple[Encoder, Seen, list[Photo]]]:
-    """For each fold, the encoder with heads trained on the others, and the fold's photographs as it sees them."""
+) -> Iterator[tuple[Encoder, Seen, Seen, list[Photo]]]:
+    """For each fold, the encoder with heads trained on the others, and the fold's photographs as it sees them.
+
+    And as it sees their mirror images.
+    """
     order = np.random.default_rng(SEED).permutation(len(photos))
     for fold in range(folds):
         rows = np.sort(order[fold::folds])
         heads = train(features, np.setdiff1d(order, rows), Recipe())
-        yield with_heads(heads), look_with(heads, features, rows), [photos[row] for row in rows]
+        mirrored = look_with(heads, features, rows + len(photos))
+        yield with_heads(heads), look_with(heads, features, rows), mirrored, [photos[row] for row in rows]
 
 
 def with_heads(heads: Heads) -> Encoder:
@@ -100,7 +102,7 @@ def with_heads(heads: Heads) -> Encoder:
 
 
 def look_with(heads: Heads, features: Features, rows: Any) -> Seen:
-    """Whole photographs as the compact encoder would see them with other heads."""
+    """Views as the compact encoder would see them with other heads."""
     with torch.no_grad():
         tokens = features.tokens[torch.from_numpy(rows)].float() @ heads.image.T
         pooled = functional.normalize(tokens.mean(dim=1), dim=-1).numpy()
@@ -109,17 +111,42 @@ def look_with(heads: Heads, features: Features, rows: Any) -> Seen:
 
 
 def statement_ranks(
-    scorer: Scorer, questions: Sequence[Question], seen: Seen
-) -> Mapping[tuple[float, float], list[int]]:
-    """Where the first photograph stands for which a statement holds, by the weights of place and presence."""
+    scorer: Scorer,
+    questions: Sequence[Question],
+    seen: Seen,
+    found: Mapping[tuple[float, float], dict[str, list[float]]],
+) -> None:
+    """Add where the first photograph stands for which a statement holds, by the weights of place and presence."""
     pictures = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(seen.pooled))])
-    ranks: dict[tuple[float, float], list[int]] = {}
     for question, right in answers_of(questions).values():
         native, place, presence = scorer.terms(question, pictures)
-        for weights in WEIGHTS:
+        for weights, values in found.items():
             order = np.argsort(-(native + weights[0] * place + weights[1] * presence), kind="stable").tolist()
-            ranks.setdefault(weights, []).append(next(i for i, n in enumerate(order) if n in right))
-    return ranks
+            rank = next(i for i, n in enumerate(order) if n in right)
+            values.setdefault("mrr", []).append(1 / (rank + 1))
+            values.setdefault("r1", []).append(float(rank == 0))
+
+
+def reversed_pairs(
+    scorer: Scorer,
+    questions: Sequence[Question],
+    photos: Sequence[Photo],
+    seen: Seen,
+    mirrored: Seen,
+    found: Mapping[tuple[float, float], dict[str, list[float]]],
+) -> None:
+    """Add how the right photograph stands against reversed ones, and whether both things are in the first place."""
+    for pool in pools(questions, photos, seen, mirrored, scorer):
+        native, place, presence = scorer.terms(pool.question, pool.pictures)
+        halves = None if pool.halves is None else scorer.terms(pool.question, pool.halves)
+        for weights, values in found.items():
+            own = native + weights[0] * place + weights[1] * presence
+            values.setdefault(f"pairwise_{pool.question.axis}", []).append(pairwise(own))
+            if pool.question.axis == "lr":
+                values.setdefault("cond_r1_lr", []).append(float(own[0] > own[1:].max()))
+            if halves is not None:
+                others = halves[0] + weights[0] * halves[1] + weights[1] * halves[2]
+                values.setdefault("absent_both_first", []).append(float(own.max() >= others.max()))
 
 
 def average(curves: Sequence[tuple[int, dict[str, Curve]]]) -> dict[str, Curve]:

@@ -9,7 +9,7 @@ views of those (windows of their patch grids). How many are of which kind is amo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,14 +109,31 @@ class Scorer:
         return (pictures.native @ self.text.statement(question.text())).astype(np.float64)
 
 
-def reversed_pools(
-    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
-) -> list[Metric]:
-    """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent.
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """One photograph in which a relation holds, and others.
 
-    Intervals are bootstrapped by pair of classes: a pool is shared by all questions about one pair, and above/below it
-    may be a single photograph (of a dining table above a person, say) that decides ten of them.
+    Attributes
+    ----------
+    question : Question
+    pictures : Pictures
+        The right one first, then up to :data:`REVERSED` the other way round.
+    kinds : (int, int, int)
+        How many of these are natural, mirrored and views.
+    halves : Pictures or None
+        Up to :data:`HALVES` that show one of the two things alone; left and right only.
     """
+
+    question: Question
+    pictures: Pictures
+    kinds: tuple[int, int, int]
+    halves: Pictures | None
+
+
+def pools(
+    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
+) -> Iterator[Pool]:
+    """The pool of each question that has one."""
     plain = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(photos))])
     flipped = scorer.sketch(mirrored.pooled, [mirrored.grid(n) for n in range(len(photos))])
     holds: dict[tuple[str, str, str], list[int]] = {}
@@ -125,43 +142,53 @@ def reversed_pools(
         holds.setdefault((q.b, OPPOSITE[q.relation], q.a), []).append(q.photo)
     classes = [{box.name for box in photo.boxes} for photo in photos]
     rng = np.random.default_rng(0)
-    table: dict[str, list[float]] = {}
-    clusters: dict[str, list[str]] = {"lr": [], "ab": []}
-    kinds = np.zeros(3)
     for q in questions:
         natural = [n for n in holds.get((q.a, OPPOSITE[q.relation], q.b), []) if n != q.photo]
         other = natural[:REVERSED]
         pool = plain[[q.photo, *other]]
-        counts = [len(other), 0, 0]
+        kinds, halves = (len(other), 0, 0), None
         if q.axis == "lr":  # nobody turns photographs upside down
             mirrors = holds[q.a, q.relation, q.b][: REVERSED - len(other)]
             pool += flipped[mirrors]
             views = _views(mirrored, mirrors, REVERSED - len(other) - len(mirrors))
             if views is not None:
                 pool += scorer.sketch(*views)
-            counts = [len(other), len(mirrors), REVERSED - len(other) - len(mirrors)]
-            kinds += counts
-        if not sum(counts):
-            continue
-        score = scorer.parts(q, pool)
+            kinds = len(other), len(mirrors), REVERSED - len(other) - len(mirrors)
+            lone = [n for n in range(len(photos)) if (q.a in classes[n]) != (q.b in classes[n])]
+            if lone:
+                halves = plain[rng.permutation(lone)[:HALVES].tolist()]
+        if sum(kinds):
+            yield Pool(q, pool, kinds, halves)
+
+
+def reversed_pools(
+    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
+) -> list[Metric]:
+    """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent.
+
+    Intervals are bootstrapped by pair of classes: a pool is shared by all questions about one pair, and above/below it
+    may be a single photograph (of a dining table above a person, say) that decides ten of them.
+    """
+    table: dict[str, list[float]] = {}
+    clusters: dict[str, list[str]] = {"lr": [], "ab": []}
+    kinds = np.zeros(3)
+    for pool in pools(questions, photos, seen, mirrored, scorer):
+        q = pool.question
+        score = scorer.parts(q, pool.pictures)
         clusters[q.axis].append(" ".join(sorted((q.a, q.b))))
         for name, values in _combined(score).items():
-            table.setdefault(f"pairwise_{q.axis}_{name}", []).append(
-                float(won(values[0] - values[1:]).mean())
-            )
+            table.setdefault(f"pairwise_{q.axis}_{name}", []).append(pairwise(values))
             if q.axis == "lr":
-                beaten = values[0] > values[1:].max()
-                table.setdefault(f"cond_r1_lr_{name}", []).append(float(beaten))
+                table.setdefault(f"cond_r1_lr_{name}", []).append(float(values[0] > values[1:].max()))
         if q.axis == "lr":
-            lone = [n for n in range(len(photos)) if (q.a in classes[n]) != (q.b in classes[n])]
-            halves = rng.permutation(lone)[:HALVES].tolist()
-            if halves:
-                both = 1 + REVERSED
-                more = scorer.parts(q, plain[halves])
-                joint = {name: np.concatenate([score[name], more[name]]) for name in score}
-                for name, values in _combined(joint).items():
-                    table.setdefault(f"absent_both_first_{name}", []).append(float(values.argmax() < both))
-                    table.setdefault(f"absent_right_first_{name}", []).append(float(values.argmax() == 0))
+            kinds += pool.kinds
+        if pool.halves is not None:
+            both = len(pool.pictures.native)
+            more = scorer.parts(q, pool.halves)
+            joint = {name: np.concatenate([score[name], more[name]]) for name in score}
+            for name, values in _combined(joint).items():
+                table.setdefault(f"absent_both_first_{name}", []).append(float(values.argmax() < both))
+                table.setdefault(f"absent_right_first_{name}", []).append(float(values.argmax() == 0))
     metrics = [
         share(name, values, clusters["ab" if "_ab_" in name else "lr"]) for name, values in table.items()
     ]
@@ -170,6 +197,11 @@ def reversed_pools(
         Metric(f"cond_r1_lr_pool_{name}", float(count / max(kinds.sum(), 1)), "share of negatives")
         for name, count in zip(names, kinds, strict=True)
     ]
+
+
+def pairwise(scores: Doubles) -> float:
+    """Share of the other pictures that the first one (N,) is before."""
+    return float(won(scores[0] - scores[1:]).mean())
 
 
 def answers_of(questions: Sequence[Question]) -> dict[str, tuple[Question, set[int]]]:
