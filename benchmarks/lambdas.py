@@ -28,6 +28,8 @@ from service.search import Searcher
 
 SEED = 0
 DRAWN = 400
+MOST = 1000
+"""Hits of a page. A rank beyond it counts as none."""
 QUICK_PICTURES = 60
 
 
@@ -62,10 +64,10 @@ def measure(
         clusters = [question.photo for question, _ in answers.values()]
         for other, lam in lambdas.items():
             results = searcher.search_many(
-                list(answers), k=len(photos), readout=Readout.MOMENT, weight=lam / lambdas[name]
+                list(answers), k=min(len(photos), MOST), readout=Readout.MOMENT, weight=lam / lambdas[name]
             )
             reciprocal = [
-                1 / (1 + next(place for place, hit in enumerate(result.hits) if int(hit.path[:6]) in right))
+                next((1 / hit.rank for hit in result.hits if int(hit.path[:6]) in right), 0.0)
                 for result, (_, right) in zip(results, answers.values(), strict=True)
             ]
             metrics.append(share(f"mrr_{name}_with_lambda_of_{other}", reciprocal, clusters))

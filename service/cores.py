@@ -11,9 +11,6 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 CORES = os.cpu_count() or 1
-_TURNS = 4
-_LEAST = 4096
-"""Rows that are worth a turn."""
 _POOL = ThreadPoolExecutor(max(1, CORES - 1), thread_name_prefix="core")
 
 
@@ -38,7 +35,6 @@ def each(call: Callable[..., T], jobs: Sequence[tuple[Any, ...]]) -> list[T]:
 
 
 def split(count: int) -> list[tuple[int, int]]:
-    """Rows from and to, for each core one part or, of many rows, a few: who is done first takes another."""
-    parts = max(CORES, min(_TURNS * CORES, count // _LEAST))
-    edges = [count * part // parts for part in range(parts + 1)]
+    """Rows from and to for each core, none without rows."""
+    edges = [count * core // CORES for core in range(CORES + 1)]
     return [(start, end) for start, end in pairwise(edges) if start < end]

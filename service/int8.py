@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS, SAMPLE_SHARE = 4096, 16
 """Rows at most that a guess at the last score of a ranking rests on, and of how many images each is one."""
-FEW, FEW_WANTED = 3, 100
-"""Queries, and images wanted by each, for which a quarter of these rows will do: reading them would cost more than the
-candidates that a worse guess lets through."""
 
 KEPT_BYTES = 1 << 29
 """Memory for native scores of all rows; where more would be needed, they are made in turns."""
@@ -114,7 +111,6 @@ class Int8Scan:
                 self._moments.put(rows, np.ascontiguousarray(moments), np.zeros(width))
         stride = max(SAMPLE_SHARE, n // SAMPLE_ROWS)
         self._sample = self._native.sample(stride), self._moments.sample(stride)
-        self._small_sample = self._native.sample(4 * stride), self._moments.sample(4 * stride)
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
@@ -223,13 +219,13 @@ class Int8Scan:
     def _guesses(self, asked: Sequence[_Asked], batch: _Batch) -> Floats:
         """Lower bounds of scores (B,) that nearly always as many rows reach as are wanted, from a sample."""
         native, moments, of = batch
-        few = len(asked) <= FEW and max(one.count for one in asked) <= FEW_WANTED
-        sample = self._small_sample if few else self._sample
-        n, count = len(self._native), len(sample[0][1])
+        n, count = len(self._native), len(self._sample[0][1])
         bounds = [np.empty((len(queries.steps), count), np.float32) for queries in (native, moments)]
 
         def part(first: int, last: int) -> None:
-            for queries, (codes, scale, residual), out in zip((native, moments), sample, bounds, strict=True):
+            for queries, (codes, scale, residual), out in zip(
+                (native, moments), self._sample, bounds, strict=True
+            ):
                 score(codes, scale, queries.codes, queries.many, queries.steps, first, last, out)
                 out[:, first:last] -= queries.norms[:, None] * residual[first:last]
 

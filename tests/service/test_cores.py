@@ -59,8 +59,8 @@ def test_many_threads_may_ask_at_once():
     assert found == [190] * 8
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000, 100_000])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
 def test_parts_cover_all_rows_once(count):
     parts = split(count)
     assert [n for first, last in parts for n in range(first, last)] == list(range(count))
-    assert len(parts) <= 4 * CORES
+    assert len(parts) <= CORES
