@@ -55,9 +55,19 @@ LINE = 64
 """Bytes of a cache line."""
 
 
-def _make_prefetch() -> Callable[[NDArray[Any], int, int], None]:
+def emit_prefetch(builder: Any, data: Any, at: Any) -> None:
+    """Give LLVM a prefetch, to read, of what lies so many bytes behind a pointer."""
+    from llvmlite import ir  # noqa: PLC0415
+
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    to_read, often, not_code = word(0), word(3), word(1)
+    builder.call(ask, [builder.gep(builder.bitcast(data, byte), [at]), to_read, often, not_code])
+
+
+def _make_ask_for() -> Callable[[NDArray[Any], int, int], None]:
     try:
-        from llvmlite import ir  # noqa: PLC0415
         from numba.core import types  # noqa: PLC0415
         from numba.extending import intrinsic  # noqa: PLC0415
     except ImportError:
@@ -65,12 +75,8 @@ def _make_prefetch() -> Callable[[NDArray[Any], int, int], None]:
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         rows = context.make_array(signature.args[0])(context, builder, given[0])
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        at = builder.add(builder.mul(builder.extract_value(rows.strides, 0), given[1]), given[2])
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        pointer = builder.gep(builder.bitcast(rows.data, byte), [at])
-        builder.call(ask, [pointer, word(0), word(3), word(1)])  # to read, often, data
+        start = builder.mul(builder.extract_value(rows.strides, 0), given[1])
+        emit_prefetch(builder, rows.data, builder.add(start, given[2]))
         return context.get_dummy_value()
 
     @intrinsic  # type: ignore[untyped-decorator]
@@ -81,7 +87,7 @@ def _make_prefetch() -> Callable[[NDArray[Any], int, int], None]:
     return made
 
 
-ask_for = _make_prefetch()
+ask_for = _make_ask_for()
 """``ask_for(rows, n, at)``, in compiled functions: ask the memory for the line of row n of ``rows`` that holds its byte
 ``at``, which nothing waits for and which may lie beyond the end.
 

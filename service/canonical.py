@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import compiled, prefetch
+from indexer.compiled import compiled
 from indexer.sketch import Codes
 from service.lanes import LANES, dot
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-AHEAD = 4
+AHEAD = 2
 """Rows between the one that is read and the one that the memory is asked for."""
 
 
@@ -101,7 +101,7 @@ def moment_scores(index: Index, spatial: Floats, rows: Rows) -> Doubles:
     codes, query = index.sketch(rows), spatial.ravel().astype(np.float64)
     out = np.empty(len(rows))
     if codes.dtype == np.int8:
-        dot_codes(codes.reshape(len(rows), len(query)), np.tile(index.sketcher.scale, 2), query, out)
+        dot_codes(codes.reshape(len(rows), len(query)), index.sketcher.scale, query, out)
     else:
         moments = index.sketcher.decode(codes).reshape(len(rows), len(query))
         dot_rows(moments, np.arange(len(rows)), query, out)
@@ -126,26 +126,26 @@ def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
     padded[:width] = query
     room = np.zeros(len(padded), np.float32)
     for i in range(len(rows)):
-        if i + AHEAD < len(rows):
-            prefetch(vectors, rows[i + AHEAD])
-        row = vectors[rows[i]]
+        row, following = vectors[rows[i]], vectors[rows[min(i + AHEAD, len(rows) - 1)]]
         if width < len(padded):
             room[:width] = row
             row = room
-        out[i] = dot(row, padded)
+        out[i] = dot(row, padded, following)
 
 
 @compiled
 def dot_codes(codes: Codes, scale: Floats, query: Doubles, out: Doubles) -> None:
-    """:func:`dot_rows` of int8 codes (R, D) as a sketcher decodes them, times their scale (D,) in float32."""
+    """:func:`dot_rows` of int8 codes (R, 2 K) as a sketcher decodes them, times their scale (K,) in float32."""
     width = len(query)
     padded = np.zeros(-(-width // LANES) * LANES)
     padded[:width] = query
     decoded = np.zeros(len(padded), np.float32)
     for i in range(len(codes)):
-        for j in range(width):
-            decoded[j] = np.float32(codes[i, j]) * scale[j]
-        out[i] = dot(decoded, padded)
+        for start in range(0, width, len(scale)):
+            some, own = codes[i, start : start + len(scale)], decoded[start : start + len(scale)]
+            for j in range(len(scale)):
+                own[j] = np.float32(some[j]) * scale[j]
+        out[i] = dot(decoded, padded, decoded)
 
 
 def order_error(terms: int) -> float:

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.compiled import LINE, emit_prefetch
+
 LANES = 64
 """Enough for the widest registers that CPUs have."""
 
-Dot = Callable[[NDArray[np.float32], NDArray[np.float64]], float]
+Dot = Callable[[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]], float]
 
 
 def _make_dot() -> Dot:
@@ -25,7 +27,7 @@ def _make_dot() -> Dot:
         from numba.extending import intrinsic  # noqa: PLC0415
     except ImportError:
 
-        def plain(row: NDArray[np.float32], query: NDArray[np.float64]) -> float:
+        def plain(row: NDArray[np.float32], query: NDArray[np.float64], _next: NDArray[np.float32]) -> float:
             lanes = np.zeros(LANES)
             for products in (row.astype(np.float64) * query).reshape(-1, LANES):
                 lanes += products
@@ -38,7 +40,7 @@ def _make_dot() -> Dot:
     wide, single = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.FloatType(), LANES)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        row, query = (
+        row, query, following = (
             context.make_array(kind)(context, builder, value)
             for kind, value in zip(signature.args, given, strict=True)
         )
@@ -51,6 +53,12 @@ def _make_dot() -> Dot:
             return builder.load(pointer, align=1, typ=kind)
 
         with cgutils.for_range_slice(builder, start, width, step) as (at, _):
+            for line in range(0, LANES * 4, LINE):
+                place = builder.add(
+                    builder.mul(at, context.get_constant(types.intp, 4)),
+                    context.get_constant(types.intp, line),
+                )
+                emit_prefetch(builder, following.data, place)
             some = builder.fpext(loaded(row, at, single), wide)
             product = builder.fmul(some, loaded(query, at, wide), flags=("contract",))
             builder.store(builder.fadd(builder.load(sums), product, flags=("contract",)), sums)
@@ -67,12 +75,15 @@ def _make_dot() -> Dot:
         return builder.extract_element(left, ir.IntType(32)(0))
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def dot(typing: Any, row: Any, query: Any) -> Any:
-        return types.float64(row, query), generate
+    def dot(typing: Any, row: Any, query: Any, following: Any) -> Any:
+        return types.float64(row, query, following), generate
 
     made: Dot = dot
     return made
 
 
 dot = _make_dot()
-"""``dot(row, query)``, in compiled functions: of (D,) float32 with (D,) float64, contiguous, D being whole lanes."""
+"""``dot(row, query, following)``, in compiled functions: of (D,) float32 with (D,) float64, D being whole lanes.
+
+Meanwhile the memory is asked for a following row, bit by bit: more at once than a core can wait for would hold it up.
+"""
