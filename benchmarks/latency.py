@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from benchmarks import timing
 from benchmarks.record import Metric, parser, write_result
 from benchmarks.synthetic import random_queries, synthetic_index
 from benchmarks.timing import Call, Times, interleave, ratio
+from service import rerank
 from service.canonical import JointQuery, canonical_scores, moment_scores
 from service.cores import each, split
 from service.engine import Engine
@@ -286,7 +288,7 @@ def reranks(index: Any, query: JointQuery, seconds: float) -> tuple[dict[str, An
     torch.set_num_threads(1)
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
-    with threadpool_limits(1):
+    with threadpool_limits(1), patch.object(rerank, "SHARED_ROWS", TOP + 1):
         times = interleave(calls, rounds=300, seconds=seconds)
     torch.set_num_threads(threads)
     metrics = [

@@ -50,7 +50,7 @@ PRESENCE = 2.0
 """Chosen on photographs of coco/train with heads trained on others, see the log of choices in benchmarks.spatial."""
 BACKGROUND = 10
 """Nouns that compete with the query's for the cells, in ``adr_background``."""
-SHARED_ROWS = 2048
+SHARED_ROWS = 512
 """Grids of one query from which on reading them is worth another core."""
 _LEAST_SPREAD = 0.02
 """Of a displacement, in picture widths; less is rounding."""
