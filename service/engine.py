@@ -162,8 +162,7 @@ class Engine:
         if found.scores is not None:
             return Top(found.rows, found.scores, found.coarse)
         scores = self._scores(query, found.rows) if alone else canonical_scores(self.index, query, found.rows)
-        # A scan's rows ascend: what is stable leaves equals in their order.
-        order = np.argsort(-scores.total, kind="stable")[:count]
+        order = _best_first(scores.total)[:count]
         return Top(found.rows[order], scores[order], found.coarse)
 
     def _scores(self, query: JointQuery, rows: Rows) -> Scores:
@@ -192,6 +191,16 @@ class Engine:
         above = gaps[::-1].cumsum()[::-1]
         interval = np.searchsorted(edges, scores, side="right")
         return 1 + above[interval] + place[np.searchsorted(near, rows)]
+
+
+def _best_first(scores: Floats) -> Rows:
+    """Places (R,) of scores from the best to the worst, equals in their order; faster than a stable sort of floats."""
+    bits = (scores + np.float32(0.0)).view(np.int32)  # a negative zero is no less than zero
+    # As whole numbers, floats are in order but for those below zero, which are the wrong way round.
+    ascending = bits ^ (bits >> 31 & np.int32(0x7FFFFFFF))
+    keys = (~ascending).astype(np.int64) << 32 | np.arange(len(scores))
+    keys.sort()
+    return keys & 0xFFFFFFFF
 
 
 def _intervals(scores: Floats, error: float) -> Floats:

@@ -244,6 +244,7 @@ def _append(
     at: int,
 ) -> int:
     """Append the rows from ``first`` on that may reach a floor, with their scores; return where the next would go."""
+    begin = at
     for start in range(0, len(line), _AT_A_TIME):
         # Hardly any row reaches: a count of several at once costs less than a look at each.
         part = slice(start, min(start + _AT_A_TIME, len(line)))
@@ -251,12 +252,12 @@ def _append(
         for i in range(len(some)):
             reaching += np.int32(some[i] + (one[i] * norm + other[i] * other_norm) >= floor)
         if reaching:
-            for i in range(len(some)):
-                if some[i] + (one[i] * norm + other[i] * other_norm) >= floor:
-                    rows[at], scores[at] = first + start + i, some[i]
-                    if len(finer):
-                        prefetch(finer, first + start + i)
-                    at += 1
+            for i in range(len(some)):  # without a branch, which would often be guessed wrong
+                rows[at], scores[at] = first + start + i, some[i]
+                at += int(some[i] + (one[i] * norm + other[i] * other_norm) >= floor)
+    if len(finer):
+        for i in range(begin, at):
+            prefetch(finer, rows[i])
     return at
 
 

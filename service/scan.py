@@ -51,11 +51,11 @@ class Found:
     Attributes
     ----------
     rows : (R,) int64
-        Whatever may be among the best, in any order.
+        Whatever may be among the best, ascending.
     coarse : Coarse or None
         None where it has nothing to spare.
     scores : Scores or None
-        Canonical ones, where the scan makes them itself: ``rows`` are then the best, best first, and no others.
+        Canonical ones, where the scan makes them itself: ``rows`` are then the best and no others, best first.
     """
 
     rows: Rows

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.plain_scan import PlainScan
 from indexer.sketch import Precision
+from service import engine as engine_module
 from service import scan as scan_module
 from service.canonical import JointQuery, canonical_scores
 from service.cuda import TorchScan
@@ -181,3 +182,10 @@ def test_cuda_gives_the_same_bits(index):
     for a, b in zip(cpu.top(many, [50] * 8), cuda.top(many, [50] * 8), strict=True):
         assert np.array_equal(a.rows, b.rows)
         assert a.scores.total.tobytes() == b.scores.total.tobytes()
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0]), max_size=40))
+def test_the_best_come_first_and_equals_in_their_order(scores):
+    given_scores = np.array(scores, np.float32)
+    expected = np.lexsort((np.arange(len(scores)), -given_scores))
+    assert np.array_equal(engine_module._best_first(given_scores), expected)
