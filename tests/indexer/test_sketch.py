@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from indexer.sketch import Precision, Sketcher, fit_sketcher, pca_components, random_components
+from indexer.sketch import Precision, Sketcher, fit_sketcher, pca_components, random_components, take_codes
 
 RNG = np.random.default_rng(0)
 MIX = RNG.standard_normal((24, 24)) * np.geomspace(1, 0.01, 24)[:, None]
@@ -60,3 +60,12 @@ def test_a_flat_collection_is_no_division_by_zero() -> None:
 def test_k_is_capped_at_the_dimension() -> None:
     assert isinstance(fit_sketcher(TOKENS, MOMENTS, k=500), Sketcher)
     assert fit_sketcher(TOKENS, MOMENTS, k=500).k == 24
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_some_codes_are_those_of_all(count) -> None:
+    random = np.random.default_rng(0)
+    codes = random.integers(-128, 128, (40, 6)).astype(np.int8)
+    stored = codes.view(np.uint8) + np.uint8(128)
+    rows = random.integers(0, 40, count)
+    assert np.array_equal(take_codes(stored, rows, 128), codes[rows])
