@@ -4,7 +4,7 @@
 
 Three collections: the photographs of two sets, and drawn scenes. For each, the lambda that an index of it holds; and
 for every statement that is true of one of its pictures, how the ranking by moment does with its own lambda and, as a
-weight, with those of the others.
+weight, with those of the others. A rank beyond the largest page counts as none.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from indexer.encoder import Encoder
 from indexer.load import load_encoder
 from indexer.store import Index
 from parser import QueryParser
-from service.query import Readout
+from service.query import K_RANGE, Readout
 from service.search import Searcher
 
 SEED = 0
 DRAWN = 400
-MOST = 1000
-"""Hits of a page. A rank beyond it counts as none."""
 QUICK_PICTURES = 60
 
 
@@ -64,7 +62,10 @@ def measure(
         clusters = [question.photo for question, _ in answers.values()]
         for other, lam in lambdas.items():
             results = searcher.search_many(
-                list(answers), k=min(len(photos), MOST), readout=Readout.MOMENT, weight=lam / lambdas[name]
+                list(answers),
+                k=min(len(photos), K_RANGE[1]),
+                readout=Readout.MOMENT,
+                weight=lam / lambdas[name],
             )
             reciprocal = [
                 next((1 / hit.rank for hit in result.hits if int(hit.path[:6]) in right), 0.0)

@@ -45,7 +45,7 @@ class SyntheticIndex:
             codes: NDArray[np.int8] = self.codes[rows]
             return codes
         stored = self.codes.view(np.uint8).reshape(len(self), -1)
-        return take_codes(stored, np.asarray(rows, np.int64), 0).reshape(-1, *self.codes.shape[1:])
+        return take_codes(stored, rows, 0).reshape(-1, *self.codes.shape[1:])
 
 
 def synthetic_index(rows: int, dim: int, k: int, *, seed: int = 0) -> SyntheticIndex:

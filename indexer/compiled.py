@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 try:
     from numba import njit
@@ -49,6 +50,20 @@ def _compiled(function: Callable[P, T], *, fastmath: bool | set[str]) -> Callabl
     except RuntimeError:  # neither folder can be written: compiled anew in each process
         made = njit(cache=False, nogil=True, error_model="numpy", fastmath=fastmath)(function)
     return made
+
+
+def checked_rows(rows: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Rows (R,) for a compiled function, which does not look whether they are there.
+
+    Raises
+    ------
+    IndexError
+        One is not among 0 to ``count - 1``.
+    """
+    numbers = np.asarray(rows, dtype=np.int64)
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+        raise IndexError(f"rows {numbers.min()} to {numbers.max()}: allowed are 0 to {count - 1}")
+    return numbers
 
 
 LINE = 64

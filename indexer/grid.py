@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import LINE, ask_for, compiled
+from indexer.compiled import LINE, ask_for, checked_rows, compiled
 from indexer.sketch import pca_components
 from indexer.tiles import LANES, STEP, Sums, make_tile
 
@@ -184,8 +184,13 @@ class GridSketcher:
         -------
         maps : (R, W, P) float64
             Whole numbers; see :class:`GridQuery` for what they stand for.
+
+        Raises
+        ------
+        IndexError
+            There is no such picture.
         """
-        rows = np.arange(len(packed)) if rows is None else rows
+        rows = checked_rows(np.arange(len(packed)) if rows is None else rows, len(packed))
         words, width = query.integers.shape[1], self.row_bytes // self.side**2
         halves = 8 // self.bits
         integers = np.zeros((words + words % _WORDS, halves, -(-width // STEP) * STEP), np.int16)
@@ -195,16 +200,16 @@ class GridSketcher:
         # A nibble is a code plus eight.
         bias = 8 * integers.sum(axis=(1, 2), dtype=np.int64) * (halves - 1)
         maps = np.empty((len(rows), words, self.side**2))
-        products = nibble_products if self.bits == 4 else byte_products
         cells = np.ascontiguousarray(packed).view(np.int8).reshape(-1, width)
-        products(cells, rows, integers.reshape(len(integers), -1), bias, maps)
+        grid_products(cells, rows, halves > 1, integers.reshape(len(integers), -1), bias, maps)
         return maps
 
 
 @compiled
-def nibble_products(
+def grid_products(
     codes: NDArray[np.int8],
     rows: NDArray[np.int64],
+    nibbles: bool,
     integers: Integers,
     bias: NDArray[np.int64],
     maps: NDArray[np.float64],
@@ -213,9 +218,10 @@ def nibble_products(
 
     Parameters
     ----------
-    codes : (N * P, K / 2) int8
-        Two in a byte.
+    codes : (N * P, bytes of a cell) int8
     rows : (R,) int64
+    nibbles : bool
+        Whether each byte holds two codes: see :func:`indexer.tiles.make_tile`.
     integers : (W and some, K and some zeros) int16
     bias : (W and some,) int64
         Taken off.
@@ -233,26 +239,10 @@ def nibble_products(
                 for at in range(asked, asked + share, LINE):
                     ask_for(codes, ahead, at)
                 asked += share
-                _nibble_tile(own, first + p, integers, w, sums)
-                _put(sums, bias, maps[r], w, p)
-
-
-@compiled
-def byte_products(
-    codes: NDArray[np.int8],
-    rows: NDArray[np.int64],
-    integers: Integers,
-    bias: NDArray[np.int64],
-    maps: NDArray[np.float64],
-) -> None:
-    """:func:`nibble_products` of codes (N * P, K) of a byte each."""
-    words, cells = maps.shape[1:]
-    sums, last = np.empty((_WORDS, _CELLS), np.int32), _with_room(codes, cells)
-    for r in range(len(rows)):
-        own, first = _place(codes, last, rows[r], cells)
-        for w in range(0, words, _WORDS):
-            for p in range(0, cells, _CELLS):
-                _byte_tile(own, first + p, integers, w, sums)
+                if nibbles:
+                    _nibble_tile(own, first + p, integers, w, sums)
+                else:
+                    _byte_tile(own, first + p, integers, w, sums)
                 _put(sums, bias, maps[r], w, p)
 
 

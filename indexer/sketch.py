@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import compiled, prefetch
+from indexer.compiled import checked_rows, compiled, prefetch
 
 Floats = NDArray[np.float32]
 Codes = NDArray[np.int8 | np.float16]
@@ -169,22 +169,28 @@ def _quantised(components: Floats, moments: Floats, precision: Precision) -> Ske
     return Sketcher(components, np.where(scale > 0, scale, np.float32(1.0)), precision)
 
 
-def take_codes(stored: NDArray[np.uint8], rows: NDArray[np.int64], offset: int) -> NDArray[np.int8]:
+def take_codes(stored: NDArray[np.uint8], rows: NDArray[np.intp], offset: int) -> NDArray[np.int8]:
     """Some rows of int8 codes.
 
     Parameters
     ----------
     stored : (N, W) uint8
         Codes with their offset added.
-    rows : (R,) int64
+    rows : (R,) int
     offset : int
 
     Returns
     -------
     codes : (R, W) int8
+
+    Raises
+    ------
+    IndexError
+        There is no such row.
     """
-    taken = np.empty((len(rows), stored.shape[1]), np.uint8)
-    _take(stored, rows, offset, taken)
+    numbers = checked_rows(rows, len(stored))
+    taken = np.empty((len(numbers), stored.shape[1]), np.uint8)
+    _take(stored, numbers, offset, taken)
     return taken.view(np.int8)
 
 

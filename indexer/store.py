@@ -127,7 +127,7 @@ class Index:
             return np.ascontiguousarray(stored[rows]).view(np.float16).reshape(-1, 2, k)
         if isinstance(rows, slice):
             return (stored[rows] - np.uint8(_INT8_OFFSET)).view(np.int8).reshape(-1, 2, k)
-        return take_codes(stored, np.asarray(rows, np.int64), _INT8_OFFSET).reshape(-1, 2, k)
+        return take_codes(stored, rows, _INT8_OFFSET).reshape(-1, 2, k)
 
     def grid(self) -> Packed | None:
         """Packed patch grids of all images, mapped from disk.

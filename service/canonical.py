@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-AHEAD = 2
+_AHEAD = 2
 """Rows between the one that is read and the one that the memory is asked for."""
 
 
@@ -126,7 +126,7 @@ def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
     padded[:width] = query
     room = np.zeros(len(padded), np.float32)
     for i in range(len(rows)):
-        row, following = vectors[rows[i]], vectors[rows[min(i + AHEAD, len(rows) - 1)]]
+        row, following = vectors[rows[i]], vectors[rows[min(i + _AHEAD, len(rows) - 1)]]
         if width < len(padded):
             room[:width] = row
             row = room

@@ -119,7 +119,7 @@ class Engine:
         """:meth:`native_ranks` of one query in the native ranking of some images (R,) alone, ascending."""
         scores = self._scores(JointQuery(query.native), rows).native
         place = np.empty(len(rows), np.int64)
-        place[np.lexsort((rows, -scores))] = np.arange(1, len(rows) + 1)
+        place[_best_first(scores)] = np.arange(1, len(rows) + 1)
         ranks: NDArray[np.int64] = place[np.searchsorted(rows, asked)]
         return ranks
 
@@ -183,7 +183,7 @@ class Engine:
         near = np.sort(near)
         exact = canonical_scores(self.index, query, near).native
         place = np.empty(len(near), np.int64)
-        place[np.lexsort((near, -exact))] = np.arange(len(near))
+        place[_best_first(exact)] = np.arange(len(near))
         # Rows in the gaps above an image's interval are better for sure; those in any interval are compared
         # exactly.
         gaps = counts.copy()

@@ -42,7 +42,7 @@ Seen = tuple[Doubles, Doubles]
 """Centres (R, W, 2) and best cells (R, W) of the words of a query."""
 
 REMEMBERED = 4096
-"""Queries of which it is remembered what they show in the reference."""
+"""Queries of which it is remembered what they show in the reference, about a kilobyte each."""
 
 CANDIDATES = 1000
 PLACE = 4.8

@@ -58,6 +58,12 @@ def test_similarities_are_whole_exact_and_near_the_truth(sketcher) -> None:
     assert np.allclose(maps * query.unit[:, None] + query.offset[:, None], truth, atol=2e-3)
 
 
+@pytest.mark.parametrize("row", [-1, 40])
+def test_a_picture_that_is_not_there_is_refused(sketcher, row) -> None:
+    with pytest.raises(IndexError, match=f"{row}.*0 to 39"):
+        sketcher.similarities(sketcher.encode(cells()), sketcher.query(WORDS), np.array([3, row]))
+
+
 def test_alone_is_as_in_a_batch(sketcher) -> None:
     packed = sketcher.encode(cells())
     query = sketcher.query(RNG.standard_normal((2, DIM)).astype(np.float32))

@@ -69,3 +69,9 @@ def test_some_codes_are_those_of_all(count) -> None:
     stored = codes.view(np.uint8) + np.uint8(128)
     rows = random.integers(0, 40, count)
     assert np.array_equal(take_codes(stored, rows, 128), codes[rows])
+
+
+@pytest.mark.parametrize("row", [-1, 40])
+def test_a_row_that_is_not_there_is_refused(row) -> None:
+    with pytest.raises(IndexError, match=f"{row}.*0 to 39"):
+        take_codes(np.zeros((40, 6), np.uint8), np.array([3, row]), 128)
