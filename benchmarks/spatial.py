@@ -46,8 +46,7 @@ CHOICES = [
     "PLACE 4.8 since it was looked at pairs too, three folds, with the loss on grids: MRR, pairwise left/right and "
     "above/below, first place among 20 reversed, first place with both things among pools with one absent: at 3.2 and "
     "2 .390 .835 .891 .669 .588; at 4.8 and 2 .390 .844 .927 .694 .586; at 7.2 and 3 .389 .846 .947 .699 .577 (all "
-    "weights: benchmarks.choices). R@1 of captions that parse, native .263: at 3.2 and 2 .349, at 4.8 and 2 .358, at "
-    "7.2 and 3 .334.",
+    "weights: benchmarks.choices).",
     "Grid, three folds, left/right, above/below, MRR: 12 x 12 x 256 floats .808 .906 .375; 6 x 6 x "
     "128 x 4 bits .797 .896 .367 (2,304 bytes); 6 x 6 x 64 x 4 bits .788 .883 .353 to .360; 4 x 4 x "
     "64 x 4 bits .791 .873 .341; 6 x 6 x 32 x 4 bits .774 .854 .318. Codes reach 4 standard "
