@@ -22,7 +22,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -292,7 +293,7 @@ def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
     generator = torch.Generator().manual_seed(recipe.seed)
     means = torch.cat([part.float().mean(dim=1) for part in torch.split(features.tokens, 64)])
     cells = torch.cat([_cells(part.float()).bfloat16() for part in torch.split(features.tokens, 64)])
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _repeatable():
         torch.manual_seed(recipe.seed)  # dropout draws from the global generator
         for _ in range(steps):
             batch = own[torch.randperm(len(own), generator=generator)[: recipe.batch]]
@@ -305,6 +306,17 @@ def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
             optimiser.step()
             schedule.step()
     return heads
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Gradients of gathered rows summed in one order, not in that in which torch's threads come to them."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def _loss(
