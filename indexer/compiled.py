@@ -70,15 +70,18 @@ LINE = 64
 """Bytes of a cache line."""
 
 
-def emit_prefetch(builder: Any, data: Any, at: Any) -> None:
-    """Give LLVM a prefetch, to read, of what lies so many bytes behind a pointer."""
+def emit_prefetch(builder: Any, data: Any, at: Any, *, soon: bool = True) -> None:
+    """Give LLVM a prefetch, to read, of what lies so many bytes behind a pointer.
+
+    What is not wanted soon goes no nearer than the second cache, where more of it has room.
+    """
     from llvmlite import ir  # noqa: PLC0415
 
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    to_read, often, not_code = word(0), word(3), word(1)
-    builder.call(ask, [builder.gep(builder.bitcast(data, byte), [at]), to_read, often, not_code])
+    to_read, locality, not_code = word(0), word(3 if soon else 2), word(1)
+    builder.call(ask, [builder.gep(builder.bitcast(data, byte), [at]), to_read, locality, not_code])
 
 
 def _make_ask_for() -> Callable[[NDArray[Any], int, int], None]:

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexer.compiled import LINE, emit_prefetch
+
 Codes = NDArray[np.int8]
 Wide = NDArray[np.int16]
 Sums = NDArray[np.int32]
@@ -60,13 +62,14 @@ def interleaved(queries: Wide) -> Wide:
     return np.ascontiguousarray(pairs).reshape(-1, queries.shape[1] * LANES)
 
 
-def make_tile(rows: int, queries: int, *, nibbles: bool = False) -> Tile:
+def make_tile(rows: int, queries: int, *, nibbles: bool = False, ahead: int = 0) -> Tile:
     """Make a function of (codes (N, W or less), first row, queries (B, W), first query, sums), all C-contiguous.
 
     It writes to ``sums`` (queries, rows) int32 the products of some queries with some rows, one query with eight or as
     many in all as there are :data:`LANES`. Of shorter rows, what comes after them is multiplied too, with what should
     be zeros of the queries. With ``nibbles`` the rows have W / 2 bytes or less: the first half of the queries is for
-    their low nibbles, which count from 0 to 15, the second for the high ones.
+    their low nibbles, which count from 0 to 15, the second for the high ones. With ``ahead`` it asks the memory, line
+    by line as it goes, for as many rows that lie so many behind its own: asked for all at once, they would hold it up.
     """
     if intrinsic is None:
 
@@ -104,6 +107,14 @@ def make_tile(rows: int, queries: int, *, nibbles: bool = False) -> Tile:
                 builder.zext(part, whole) for part in (builder.and_(some, fifteen), builder.lshr(some, four))
             ]
 
+        def ask(array: Any, at: Any, place: Any) -> None:
+            steps = LINE // (2 * LANES)  # to a line: each asks for a line of some of the rows
+            turn = builder.urem(builder.udiv(place, _whole(2 * LANES)), _whole(steps))
+            for number in range(0, rows, steps):
+                row = builder.add(builder.add(at, _whole(number)), turn)
+                line = builder.mul(row, builder.extract_value(array.shape, 1))
+                emit_prefetch(builder, array.data, builder.add(line, place), soon=False)
+
         totals = _zeros(builder, queries * rows)
         with cgutils.for_range_slice(builder, _whole(0), width, _whole(2 * LANES)) as (place, _):
             others = [
@@ -113,6 +124,8 @@ def make_tile(rows: int, queries: int, *, nibbles: bool = False) -> Tile:
                 ]
                 for number in range(queries)
             ]
+            if ahead:
+                ask(codes, builder.add(given[1], _whole(ahead)), place)
             for row in range(rows):
                 some = parts(loaded(codes, given[1], row, place))
                 for total, other in zip(totals[row::rows], others, strict=True):

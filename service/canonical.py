@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import compiled
+from indexer.compiled import LINE, ask_for, compiled
 from indexer.sketch import Codes
 from service.lanes import LANES, dot
 
@@ -22,8 +22,8 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-_AHEAD = 2
-"""Rows between the one that is read and the one that the memory is asked for."""
+_AHEAD, _START = 4, 512
+"""Rows between the one that is read and the one whose first bytes the memory is asked for; the CPU itself goes on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,13 +124,17 @@ def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
     width = len(query)
     padded = np.zeros(-(-width // LANES) * LANES)
     padded[:width] = query
-    room = np.zeros(len(padded), np.float32)
+    if width == len(padded):
+        for i in range(len(rows)):
+            later = rows[min(i + _AHEAD, len(rows) - 1)]
+            for at in range(0, min(_START, 4 * width), LINE):
+                ask_for(vectors, later, at)
+            out[i] = dot(vectors, rows[i], padded)
+        return
+    room = np.zeros((1, len(padded)), np.float32)
     for i in range(len(rows)):
-        row, following = vectors[rows[i]], vectors[rows[min(i + _AHEAD, len(rows) - 1)]]
-        if width < len(padded):
-            room[:width] = row
-            row = room
-        out[i] = dot(row, padded, following)
+        room[0, :width] = vectors[rows[i]]
+        out[i] = dot(room, 0, padded)
 
 
 @compiled
@@ -139,13 +143,13 @@ def dot_codes(codes: Codes, scale: Floats, query: Doubles, out: Doubles) -> None
     width = len(query)
     padded = np.zeros(-(-width // LANES) * LANES)
     padded[:width] = query
-    decoded = np.zeros(len(padded), np.float32)
+    decoded = np.zeros((1, len(padded)), np.float32)
     for i in range(len(codes)):
         for start in range(0, width, len(scale)):
-            some, own = codes[i, start : start + len(scale)], decoded[start : start + len(scale)]
+            some, own = codes[i, start : start + len(scale)], decoded[0, start : start + len(scale)]
             for j in range(len(scale)):
                 own[j] = np.float32(some[j]) * scale[j]
-        out[i] = dot(decoded, padded, decoded)
+        out[i] = dot(decoded, 0, padded)
 
 
 def order_error(terms: int) -> float:

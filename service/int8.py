@@ -9,11 +9,12 @@ What this module holds to:
   (:meth:`service.quantised.WholeQuery.error`);
 - ``l_n`` is read only for rows that these bounds leave in doubt, and brings their scores as near as makes no difference
   but to ties: candidates, and neighbours of a page's pictures in the native ranking;
-- a row is dropped only where it cannot reach the k-th best score. A sample of the rows says beforehand about where that
-  will be; where it said too much, the rows are gone through once more;
+- a row is dropped only where it cannot reach the k-th best score. Rows are kept in a random order, so that those seen
+  so far say about where that will be; where they said too much, the rows are gone through once more;
 - the loops are compiled for the CPU at hand and run in all cores. Integers are exact on every one.
 
-Axes: B queries, S of them with a spatial part, N images, R images of a selection, D components of a vector.
+Axes: B queries, S of them with a spatial part, N images, R images of a selection, D components of a vector. Places are
+those of rows in the random order.
 """
 
 from __future__ import annotations
@@ -29,13 +30,10 @@ from service.canonical import Doubles, Floats, JointQuery, Rows
 from service.cores import CORES, each, split
 from service.products import BLOCK, FINER, Side, keep, score, stacked
 from service.quantised import TINY, UNIT_ROUNDOFF, CodedRows, WholeQuery, sort_rows
-from service.scan import Coarse, FloatError, Found, blocks, floor_below, guess_of
+from service.scan import Coarse, FloatError, Found, blocks, floor_below
 
 if TYPE_CHECKING:
     from indexer.store import Index
-
-SAMPLE_ROWS, SAMPLE_SHARE = 4096, 16
-"""Rows at most that a guess at the last score of a ranking rests on, and of how many images each is one."""
 
 KEPT_BYTES = 1 << 29
 """Memory for native scores of all rows; where more would be needed, they are made in turns."""
@@ -99,18 +97,21 @@ class Int8Scan:
             self._size.add(native, moments)
             self._centre += native.sum(axis=0, dtype=np.float64) / n
         self._native, self._moments = CodedRows(n, dim), CodedRows(n, width)
+        self._no_moments = _Stacked.of([], self._moments)
+        self._row_at = shuffled(n)
+        place = np.empty(n, np.int64)
+        place[self._row_at] = np.arange(n)
         # The sketch of an int8 index is in codes already; its steps go into the query and nothing is lost.
         coded = n > 0 and index.sketch(slice(0, 1)).dtype == np.int8
         scale = index.sketcher.scale if coded else np.ones_like(index.sketcher.scale)
         self._moment_step: Doubles = np.tile(scale, 2).astype(np.float64)
         for rows, native, moments in blocks(index):
-            self._native.put(rows, native, self._centre)
+            self._native.put(place[rows], native, self._centre)
             if coded:
-                self._moments.put_codes(rows, index.sketch(rows).reshape(moments.shape).astype(np.int8))
+                codes = index.sketch(rows).reshape(moments.shape).astype(np.int8)
+                self._moments.put_codes(place[rows], codes)
             else:
-                self._moments.put(rows, np.ascontiguousarray(moments), np.zeros(width))
-        stride = max(SAMPLE_SHARE, n // SAMPLE_ROWS)
-        self._sample = self._native.sample(stride), self._moments.sample(stride)
+                self._moments.put(place[rows], np.ascontiguousarray(moments), np.zeros(width))
 
     def superset(
         self, queries: Sequence[JointQuery], counts: Sequence[int], *, ranks_follow: bool = False
@@ -121,20 +122,17 @@ class Int8Scan:
         kept = _NONE_KEPT
         if ranks_follow and 4 * len(spatial) * n <= KEPT_BYTES:
             kept = np.empty((len(spatial), n), np.float32)
-        batch = self._stacked(asked)
-        floors = self._guesses(asked, batch)
-        found = self._candidates(asked, batch, floors, kept)
-        missed = [b for b, (_, floor) in enumerate(found) if floor < floors[b]]
+        found = self._candidates(asked, None, kept)
+        missed = [b for b, (_, needed, floor) in enumerate(found) if needed < floor]
         if missed:
             floors = np.array([found[b][1] for b in missed], np.float32)
-            rest = [asked[b] for b in missed]
-            again = self._candidates(rest, self._stacked(rest), floors, _NONE_KEPT)
+            again = self._candidates([asked[b] for b in missed], floors, _NONE_KEPT)
             for b, one in zip(missed, again, strict=True):
                 found[b] = one
         coarse: dict[int, Coarse] = {}
         if len(kept):
             coarse = {b: self._coarse(asked[b].native, line) for b, line in zip(spatial, kept, strict=True)}
-        return [Found(rows, coarse.get(b)) for b, (rows, _) in enumerate(found)]
+        return [Found(rows, coarse.get(b)) for b, (rows, _, _) in enumerate(found)]
 
     def coarse(self, queries: Sequence[JointQuery]) -> list[Coarse]:
         """See :meth:`service.scan.Scan.coarse`."""
@@ -199,7 +197,8 @@ class Int8Scan:
             return counts, inside[:found]
 
         made = each(part, split(len(scores)))
-        return np.sum([counts for counts, _ in made], axis=0), np.concatenate([inside for _, inside in made])
+        inside = np.concatenate([places for _, places in made])
+        return np.sum([counts for counts, _ in made], axis=0), self._row_at[inside]
 
     def _coarse(self, whole: WholeQuery, scores: Floats | None = None) -> Coarse:
         # Sums with the centre's product are rounded once more.
@@ -212,60 +211,54 @@ class Int8Scan:
         has = np.array([one.moments is not None for one in asked])
         return (
             _Stacked.of([one.native for one in asked], self._native),
-            _Stacked.of(spatial, self._moments),
+            _Stacked.of(spatial, self._moments) if spatial else self._no_moments,
             np.where(has, has.cumsum() - 1, -1),
         )
 
-    def _guesses(self, asked: Sequence[_Asked], batch: _Batch) -> Floats:
-        """Lower bounds of scores (B,) that nearly always as many rows reach as are wanted, from a sample."""
-        native, moments, of = batch
-        n, count = len(self._native), len(self._sample[0][1])
-        bounds = [np.empty((len(queries.steps), count), np.float32) for queries in (native, moments)]
-
-        def part(first: int, last: int) -> None:
-            for queries, (codes, scale, residual), out in zip(
-                (native, moments), self._sample, bounds, strict=True
-            ):
-                score(codes, scale, queries.codes, queries.many, queries.steps, first, last, out)
-                out[:, first:last] -= queries.norms[:, None] * residual[first:last]
-
-        def some(first: int, last: int) -> list[np.float32]:
-            return [
-                guess_of(bounds[0][b] if of[b] < 0 else bounds[0][b] + bounds[1][of[b]], asked[b].count, n)
-                for b in range(first, last)
-            ]
-
-        each(part, split(count))
-        return np.concatenate(each(some, split(len(asked))))
-
     def _candidates(
-        self, asked: Sequence[_Asked], batch: _Batch, floors: Floats, kept: Floats
-    ) -> list[tuple[Rows, np.float32]]:
-        """Rows of each query that may be among its best, as far as they reach a floor (B,), and the floor it takes.
+        self, asked: Sequence[_Asked], floors: Floats | None, kept: Floats
+    ) -> list[tuple[Rows, np.float32, np.float32]]:
+        """Rows that the best of each query may be among, ascending, the floor that it takes to tell, and the one taken.
 
-        Where that is lower, rows may be missing. Native scores of spatial queries go into ``kept`` (S, N) or (0, 0).
+        Where the first floor is lower, rows may be missing. Without floors (B,) they are guessed on the way. Native
+        scores of spatial queries go into ``kept`` (S, N) or (0, 0).
         """
-        native, moments, of = batch
+        native, moments, of = self._stacked(asked)
         vectors, sketches = native.against(self._native), moments.against(self._moments)
         room = 4 * BLOCK + 4 * max(one.count for one in asked) // CORES
+        if floors is None:
+            counts = np.array([one.count for one in asked])
+            floors = np.full(len(asked), -np.inf, np.float32)
+        else:
+            counts = np.zeros(len(asked), np.int64)
 
-        def part(first: int, last: int) -> tuple[Rows, Floats, Rows]:
-            held = np.zeros(len(asked), np.int64)
-            numbers = np.empty((len(asked), room), np.int64)
+        def part(first: int, last: int) -> tuple[Rows, Floats, Rows, Floats]:
+            held, own, at = np.zeros(len(asked), np.int64), floors.copy(), first
+            places = np.empty((len(asked), room), np.int64)
             scores = np.empty((len(asked), room), np.float32)
             while True:
-                first = keep(vectors, sketches, of, floors, first, last, kept, numbers, scores, held)
-                if first == last:
-                    return numbers, scores, held
-                more = ((0, 0), (0, numbers.shape[1]))
-                numbers, scores = np.pad(numbers, more), np.pad(scores, more)
+                at = keep(vectors, sketches, of, counts, own, (first, last), at, kept, places, scores, held)
+                if at == last:
+                    return places, scores, held, own
+                more = ((0, 0), (0, places.shape[1]))
+                places, scores = np.pad(places, more), np.pad(scores, more)
 
         parts = each(part, split(len(self._native)))
-        jobs = []
+        taken = np.max([own for *_, own in parts], axis=0)
+        made = []
         for b, one in enumerate(asked):
             some = [np.concatenate([found[which][b, : found[2][b]] for found in parts]) for which in (0, 1)]
-            jobs.append((one.count, self._error(one), *some))
-        return each(_select, jobs)
+            made.append((*self._select(one, *some), taken[b]))
+        return made
+
+    def _select(self, asked: _Asked, places: Rows, scores: Floats) -> tuple[Rows, np.float32]:
+        """Rows that may be among the best, ascending, of those that reached a floor, and the floor it takes to tell."""
+        needed = np.float32(-np.inf)
+        if len(places) >= asked.count:
+            at = len(scores) - asked.count
+            last = float(np.partition(scores, at)[at])
+            needed = floor_below(last, self._error(asked) + 2 * UNIT_ROUNDOFF * abs(last))
+        return np.sort(self._row_at[places[scores >= needed]]), needed
 
     def _error(self, asked: _Asked) -> float:
         """How far a fine score may be from the canonical one."""
@@ -280,10 +273,6 @@ def _natives(queries: Sequence[JointQuery]) -> list[WholeQuery]:
     return WholeQuery.of(np.array([query.native for query in queries], np.float64)) if queries else []
 
 
-def _select(count: int, error: float, rows: Rows, scores: Floats) -> tuple[Rows, np.float32]:
-    """Whoever may be among the best, of the rows that reach a floor, and the floor that it takes to tell."""
-    if len(rows) < count:
-        return rows, np.float32(-np.inf)
-    last = float(np.partition(scores, len(scores) - count)[len(scores) - count])
-    needed = floor_below(last, error + 2 * UNIT_ROUNDOFF * abs(last))
-    return rows[scores >= needed], needed
+def shuffled(count: int) -> Rows:
+    """Which row (N,) stands at each place: a random order, the same for each index of so many."""
+    return np.random.default_rng(0).permutation(count)

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.compiled import LINE, emit_prefetch
-
 LANES = 64
 """Enough for the widest registers that CPUs have."""
 
-Dot = Callable[[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]], float]
+Dot = Callable[[NDArray[np.float32], int, NDArray[np.float64]], float]
 
 
 def _make_dot() -> Dot:
@@ -27,9 +25,9 @@ def _make_dot() -> Dot:
         from numba.extending import intrinsic  # noqa: PLC0415
     except ImportError:
 
-        def plain(row: NDArray[np.float32], query: NDArray[np.float64], _next: NDArray[np.float32]) -> float:
+        def plain(rows: NDArray[np.float32], row: int, query: NDArray[np.float64]) -> float:
             lanes = np.zeros(LANES)
-            for products in (row.astype(np.float64) * query).reshape(-1, LANES):
+            for products in (rows[row].astype(np.float64) * query).reshape(-1, LANES):
                 lanes += products
             while len(lanes) > 1:
                 lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
@@ -40,27 +38,23 @@ def _make_dot() -> Dot:
     wide, single = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.FloatType(), LANES)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        row, query, following = (
-            context.make_array(kind)(context, builder, value)
-            for kind, value in zip(signature.args, given, strict=True)
-        )
+        rows, query = (context.make_array(signature.args[n])(context, builder, given[n]) for n in (0, 2))
         width = builder.extract_value(query.shape, 0)
+        # The array and a number instead of a row: numba counts references to each part of an array.
+        own = builder.mul(builder.extract_value(rows.strides, 0), given[1])
         start, step = (context.get_constant(types.intp, number) for number in (0, LANES))
         sums = cgutils.alloca_once_value(builder, ir.Constant(wide, [0.0] * LANES))
 
-        def loaded(array: Any, at: Any, kind: Any) -> Any:
-            pointer = builder.bitcast(builder.gep(array.data, [at]), kind.as_pointer())
+        def loaded(data: Any, at: Any, kind: Any) -> Any:
+            pointer = builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
             return builder.load(pointer, align=1, typ=kind)
 
+        row = builder.gep(builder.bitcast(rows.data, ir.IntType(8).as_pointer()), [own])
+        row = builder.bitcast(row, rows.data.type)
+
         with cgutils.for_range_slice(builder, start, width, step) as (at, _):
-            for line in range(0, LANES * 4, LINE):
-                place = builder.add(
-                    builder.mul(at, context.get_constant(types.intp, 4)),
-                    context.get_constant(types.intp, line),
-                )
-                emit_prefetch(builder, following.data, place)
             some = builder.fpext(loaded(row, at, single), wide)
-            product = builder.fmul(some, loaded(query, at, wide), flags=("contract",))
+            product = builder.fmul(some, loaded(query.data, at, wide), flags=("contract",))
             builder.store(builder.fadd(builder.load(sums), product, flags=("contract",)), sums)
         left, lanes = builder.load(sums), LANES
         while lanes > 1:
@@ -75,15 +69,12 @@ def _make_dot() -> Dot:
         return builder.extract_element(left, ir.IntType(32)(0))
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def dot(typing: Any, row: Any, query: Any, following: Any) -> Any:
-        return types.float64(row, query, following), generate
+    def dot(typing: Any, rows: Any, row: Any, query: Any) -> Any:
+        return types.float64(rows, types.intp, query), generate
 
     made: Dot = dot
     return made
 
 
 dot = _make_dot()
-"""``dot(row, query, following)``, in compiled functions: of (D,) float32 with (D,) float64, D being whole lanes.
-
-Meanwhile the memory is asked for a following row, bit by bit: more at once than a core can wait for would hold it up.
-"""
+"""``dot(rows, n, query)``, in compiled functions: of row n of (N, D) float32 with (D,) float64, D being whole lanes."""

@@ -31,8 +31,9 @@ _SAFE = 1e-300
 _PER_LN2 = 1.4426950408889634
 _LN2 = 0.693147180369123816490  # its first 32 bits, so that small multiples are exact
 _LN2_REST = 1.90821492927058770002e-10
-_TAYLOR = tuple(1.0 / factorial(k) for k in range(12))
-_POWERS = 2.0 ** (32 - np.arange(64.0))
+_TAYLOR = tuple(1.0 / factorial(k) for k in range(10))
+_BIAS, _FRACTION = 1023, 52
+"""Of a float64: what is added to its exponent, and the bits below that."""
 
 
 def total(maps: Doubles) -> Doubles:
@@ -153,25 +154,29 @@ def whole_softmax_centroid(maps: Doubles, side: int) -> tuple[Doubles, Doubles]:
 @compiled
 def _whole_centres(maps: Doubles, side: int, centres: Doubles, peaks: Doubles) -> None:
     cells = maps.shape[1]
-    weights, halvings = np.empty(cells), np.empty(cells)
+    weights, exponents = np.empty(cells), np.empty(cells, np.int64)
+    powers = exponents.view(np.float64)
+    right, below = np.empty(cells), np.empty(cells)
+    for p in range(cells):  # twice the distance from the middle
+        right[p], below[p] = 2 * (p % side) + 1 - side, 2 * (p // side) + 1 - side
     for m in range(len(maps)):
         cell = maps[m]
         first, second, peak = _whole_sums(cell)
         spread = np.sqrt(max(cells * second - first * first, 0.0)) / cells
         inverse = 1.0 / spread if spread > 0 else 0.0
         for p in range(cells):
-            # exp(x) as 2**n times a polynomial of what is left, at most ln(2) / 2: good to 1e-13, and the same on
+            # exp(x) as 2**n times a polynomial of what is left, at most ln(2) / 2: good to 1e-11, and the same on
             # every CPU, which a mathematics library does not promise.
             x = (cell[p] - peak) * inverse
             n = max(np.rint(x * _PER_LN2), -63.0)
             r = max((x - n * _LN2) - n * _LN2_REST, -1.0)
-            power = _TAYLOR[11]
-            for k in range(10, -1, -1):
+            power = _TAYLOR[9]
+            for k in range(8, -1, -1):
                 power = _TAYLOR[k] + r * power
-            halvings[p], weights[p] = n, power
+            exponents[p], weights[p] = (np.int64(n) + (_BIAS + 32)) << _FRACTION, power
         for p in range(cells):
-            weights[p] = np.rint(weights[p] * _POWERS[int(-halvings[p])])
-        mass, across, down = _whole_moments(weights, side)
+            weights[p] = np.rint(weights[p] * powers[p])
+        mass, across, down = _whole_moments(weights, right, below)
         centres[m, 0], centres[m, 1] = across / (2 * side * mass), down / (2 * side * mass)
         peaks[m] = peak
 
@@ -189,19 +194,14 @@ def _whole_sums(cell: Doubles) -> tuple[float, float, float]:
 
 
 @compiled_sums
-def _whole_moments(weights: Doubles, side: int) -> tuple[float, float, float]:
-    """Sum of whole weights (P,), and their sums times twice the distance from the middle, across and down."""
-    mass = across = down = 0.0
-    for row in range(side):
-        line = weights[row * side : (row + 1) * side]
-        part = shift = 0.0
-        for column in range(side):
-            part += line[column]
-            shift += (2 * column + 1 - side) * line[column]
-        mass += part
-        across += shift
-        down += (2 * row + 1 - side) * part
-    return mass, across, down
+def _whole_moments(weights: Doubles, across: Doubles, down: Doubles) -> tuple[float, float, float]:
+    """Sum of whole weights (P,), and their sums times whole distances (P,) across and down."""
+    mass = right = below = 0.0
+    for p in range(len(weights)):
+        mass += weights[p]
+        right += weights[p] * across[p]
+        below += weights[p] * down[p]
+    return mass, right, below
 
 
 def argmax_centre(maps: Doubles) -> Doubles:

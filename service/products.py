@@ -23,23 +23,26 @@ from indexer.tiles import (
     make_tile_of_many,
 )
 from service.canonical import Doubles, Floats, Rows
+from service.reach import TOGETHER, lowest, reaching
 
-BLOCK = 128
+BLOCK = 256
 """Rows that all queries score while they are in the cache."""
 SPARE = 7
 """Rows that a tile may read beyond the last, whatever they hold."""
 FINER = 254.0
 """Steps of a finer code in one of a code: what the first leaves is at most half a step, 127 of the second."""
-_AHEAD = 4
-"""Rows between those that are multiplied and those that the memory is asked for."""
-_AT_A_TIME = 32
+_AHEAD, _LONE_AHEAD = 4, 64
+"""Rows between those that are multiplied and those that the memory is asked for; a lone query is soon done with one."""
+_RISE = 4
+"""Times as many rows seen as before, for floors to rise."""
 
 _QUERIES = 4
 _ROWS = LANES // _QUERIES
-_LONE_ROWS = 8
+_LONE_ROWS = 4
 _FILLED = 3 * MANY // 4
 """Queries that are worth a tile of many."""
-_tile, _lone_tile, _tile_of_many = make_tile(_ROWS, _QUERIES), make_tile(_LONE_ROWS, 1), make_tile_of_many()
+_tile, _tile_of_many = make_tile(_ROWS, _QUERIES), make_tile_of_many()
+_lone_tile = make_tile(_LONE_ROWS, 1, ahead=_LONE_AHEAD)
 
 
 def stacked(queries: Sequence[Wide], width: int) -> tuple[Wide, Wide]:
@@ -78,6 +81,7 @@ def score_block(
     steps: Doubles,
     first: int,
     last: int,
+    found: Sums,
     out: Floats,
 ) -> None:
     """Score up to a block of rows for all queries: ``step * scale * <codes, query>``.
@@ -91,23 +95,20 @@ def score_block(
     steps : (B,) float64
     first, last : int
         Which rows.
+    found : (B or more, BLOCK + SPARE) int32
+        For the products; written to.
     out : (B, R) float32
         Written to.
     """
     count, rows = len(steps), last - first
-    found = np.empty((len(queries), BLOCK + SPARE), np.int32)
     if len(many):
         _products_of_many(codes, many, first, rows, found)
-    some, lone = np.empty((_QUERIES, _ROWS), np.int32), np.empty((1, _LONE_ROWS), np.int32)
     for b in range(len(many) * LANES, count, _QUERIES):
         if b == count - 1:
             for n in range(0, rows, _LONE_ROWS):
-                for i in range(_LONE_ROWS):
-                    if b == 0:
-                        prefetch(codes, first + n + i + _AHEAD)
-                _lone_tile(codes, first + n, queries, b, lone)
-                found[b : b + 1, n : n + _LONE_ROWS] = lone
+                _lone_tile(codes, first + n, queries, b, found[b, n:])
         else:
+            some = np.empty((_QUERIES, _ROWS), np.int32)
             for n in range(0, rows, _ROWS):
                 for i in range(_ROWS):
                     if b == 0:
@@ -115,9 +116,9 @@ def score_block(
                 _tile(codes, first + n, queries, b, some)
                 found[b : b + _QUERIES, n : n + _ROWS] = some
     for b in range(count):
-        line, numbers, step = out[b], found[b], steps[b]
+        line, numbers, step, some_scales = out[b], found[b], steps[b], scale[first:last]
         for n in range(rows):
-            line[n] = np.float32(step * scale[first + n] * numbers[n])
+            line[n] = np.float32(step * some_scales[n] * numbers[n])
 
 
 @compiled
@@ -147,9 +148,10 @@ def score(
     out: Floats,
 ) -> None:
     """:func:`score_block` for any number of rows; ``out`` (B, N) is written to from ``first`` to ``last``."""
+    found = np.empty((len(queries), BLOCK + SPARE), np.int32)
     for start in range(first, last, BLOCK):
         end = min(start + BLOCK, last)
-        score_block(codes, scale, queries, many, steps, start, end, out[:, start:end])
+        score_block(codes, scale, queries, many, steps, start, end, found, out[:, start:end])
 
 
 Side = tuple[Codes, Floats, Floats, Codes, Wide, Wide, Doubles, Floats]
@@ -166,9 +168,10 @@ def keep(
     native: Side,
     moments: Side,
     of: Rows,
+    counts: Rows,
     floors: Floats,
+    part: tuple[int, int],
     first: int,
-    last: int,
     kept: Floats,
     rows: Rows,
     scores: Floats,
@@ -176,46 +179,59 @@ def keep(
 ) -> int:
     """Score rows for all queries and keep those that may reach the floor of a query, with their finer scores.
 
+    The rows looked at so far say about where the last of a ranking will be: floors rise when they have become
+    :data:`_RISE` times as many. Rows are in a random order, so that the first of them are a sample of all.
+
     Parameters
     ----------
     native, moments : Side
     of : (B,) int64
         Which of the S queries of ``moments`` belongs to a query, -1 for none.
+    counts : (B,) int64
+        How many are wanted of all rows; 0 where the floor is to stay as it is.
     floors : (B,) float32
-    first, last : int
-        Which rows.
+        Raised.
+    part : int, int
+        From and to which row.
+    first : int
+        Where in the part to go on.
     kept : (S, N) float32, or (0, 0)
         Written to: native scores of queries that have moments.
     rows, scores : (B, M) int64, (B, M) float32
         Written to, from ``held`` on.
     held : (B,) int64
-        Added to.
+        Changed.
 
     Returns
     -------
     next : int
-        The first row not looked at: less than ``last`` where there was no room for another block.
+        The first row not looked at: less than the part's last where there was no room for another block.
     """
     codes, scale, residual, finer, queries, many, steps, norms = native
     other_codes, other_scale, other_residual, _, other_queries, other_many, other_steps, other_norms = moments
-    count = len(steps)
+    count, last = len(steps), part[1]
     own = np.empty((count, BLOCK), np.float32)
     others = np.empty((len(other_steps), BLOCK), np.float32)
+    found = np.empty((max(len(queries), len(other_queries)), BLOCK + SPARE), np.int32)
     fresh = held.copy()
-    none = np.float32(0.0)
-    start = first
+    none, start, rise = np.float32(0.0), first, BLOCK
+    while rise <= start - part[0]:
+        rise *= _RISE
     while start < last and held.max() + BLOCK <= rows.shape[1]:
         end = min(start + BLOCK, last)
-        score_block(codes, scale, queries, many, steps, start, end, own)
-        score_block(other_codes, other_scale, other_queries, other_many, other_steps, start, end, others)
+        score_block(codes, scale, queries, many, steps, start, end, found, own)
+        if len(other_steps):
+            score_block(
+                other_codes, other_scale, other_queries, other_many, other_steps, start, end, found, others
+            )
         for b in range(count):
             line, s, other_norm = own[b, : end - start], of[b], none
             if s >= 0:
                 if len(kept):
                     kept[s, start:end] = line
+                more, other_norm = others[s], other_norms[s]
                 for i in range(len(line)):
-                    line[i] += others[s, i]
-                other_norm = other_norms[s]
+                    line[i] += more[i]
             # Those of the block before: what has been asked for since then is there by now.
             if held[b] > fresh[b]:
                 fresh[b] = _refine(native, moments, b, s, floors[b], rows[b], scores[b], fresh[b], held[b])
@@ -224,9 +240,40 @@ def keep(
                 floors[b], start, finer, rows[b], scores[b], fresh[b],
             )  # fmt: skip
         start = end
+        if start - part[0] == rise:
+            for b in range(count):
+                held[b] = _refine(native, moments, b, of[b], floors[b], rows[b], scores[b], fresh[b], held[b])
+                if counts[b]:
+                    held[b] = _raise(counts[b], rise, len(scale), floors[b:], rows[b], scores[b], held[b])
+                fresh[b] = held[b]
+            rise *= _RISE
     for b in range(count):
         held[b] = _refine(native, moments, b, of[b], floors[b], rows[b], scores[b], fresh[b], held[b])
     return start
+
+
+@compiled
+def likely_share(count: int, rows: int, total: int) -> int:
+    """How many of the best ``count`` of ``total`` are among so many random ones of them, or fewer, nearly always."""
+    expected = count * rows / max(1, total)
+    return int(min(rows, np.ceil(expected + 5 * np.sqrt(expected) + 5)))
+
+
+@compiled
+def _raise(count: int, seen: int, total: int, floors: Floats, rows: Rows, scores: Floats, held: int) -> int:
+    """Raise the first floor to where the last of a ranking will be, going by the rows seen; drop those below."""
+    place = likely_share(count, seen, total)
+    if place > held:
+        return held
+    likely = np.partition(scores[:held], held - place)[held - place]
+    if likely <= floors[0]:
+        return held
+    floors[0], at = likely, 0
+    for i in range(held):
+        if scores[i] >= likely:
+            rows[at], scores[at] = rows[i], scores[i]
+            at += 1
+    return at
 
 
 @compiled
@@ -244,20 +291,22 @@ def _append(
     at: int,
 ) -> int:
     """Append the rows from ``first`` on that may reach a floor, with their scores; return where the next would go."""
-    begin = at
-    for start in range(0, len(line), _AT_A_TIME):
-        # Hardly any row reaches: a count of several at once costs less than a look at each.
-        part = slice(start, min(start + _AT_A_TIME, len(line)))
-        some, one, other, reaching = line[part], residual[part], other_residual[part], np.int32(0)
-        for i in range(len(some)):
-            reaching += np.int32(some[i] + (one[i] * norm + other[i] * other_norm) >= floor)
-        if reaching:
-            for i in range(len(some)):  # without a branch, which would often be guessed wrong
-                rows[at], scores[at] = first + start + i, some[i]
-                at += int(some[i] + (one[i] * norm + other[i] * other_norm) >= floor)
-    if len(finer):
-        for i in range(begin, at):
-            prefetch(finer, rows[i])
+    for start in range(0, len(line), TOGETHER):
+        bits = 0
+        if start + TOGETHER <= len(line):
+            bits = reaching(line, residual, other_residual, start, norm, other_norm, floor)
+        else:
+            for i in range(len(line) - start):
+                n = start + i
+                if line[n] + (residual[n] * norm + other_residual[n] * other_norm) >= floor:
+                    bits |= 1 << i
+        while bits:
+            n = start + lowest(bits)
+            rows[at], scores[at] = first + n, line[n]
+            if len(finer):
+                prefetch(finer, first + n)
+            at += 1
+            bits &= bits - 1
     return at
 
 

@@ -61,24 +61,17 @@ class CodedRows:
         """``low``, without rows where it would say nothing."""
         return self.low if self.largest_residual else self.low[:0]
 
-    def sample(self, stride: int) -> tuple[Codes, Floats, Floats]:
-        """``high``, ``scale`` and ``residual`` of every so-manyth row."""
-        scale = self.scale[::stride].copy()
-        high = np.zeros((len(scale) + SPARE, self.high.shape[1]), np.int8)
-        high[: len(scale)] = self.high[: len(self) : stride]
-        return high, scale, self.residual[::stride].copy()
-
-    def put(self, at: slice, rows: Floats, centre: Doubles) -> None:
-        """Quantise rows (R, D) less a centre (D,), at their place."""
+    def put(self, at: Rows, rows: Floats, centre: Doubles) -> None:
+        """Quantise rows (R, D) less a centre (D,), at their places (R,)."""
         residual, rest = np.empty(len(rows)), np.empty(len(rows))
-        norm = quantise(rows, centre, self.high[at], self.low[at], self.scale[at], residual, rest)
+        norm = quantise(rows, centre, at, self.high, self.low, self.scale, residual, rest)
         up = np.nextafter((residual * (1 + 2.0**-20)).astype(np.float32), np.float32(np.inf))
         self.residual[at] = np.where(residual > 0, up, np.float32(0.0))
         self.largest = max(self.largest, norm * (1 + 2.0**-20))
         self.largest_residual = max(self.largest_residual, float(self.residual[at].max(initial=0.0)))
         self.largest_rest = max(self.largest_rest, float(rest.max(initial=0.0)) * (1 + 2.0**-20))
 
-    def put_codes(self, at: slice, codes: Codes) -> None:
+    def put_codes(self, at: Rows, codes: Codes) -> None:
         """Take rows (R, D) that are codes already; nothing is left of them."""
         self.high[at, : self._width] = codes
         norms = np.linalg.norm(codes.astype(np.float32), axis=1)
@@ -154,13 +147,14 @@ def _round_queries(vectors: Doubles, codes: Wide, sizes: Doubles) -> None:
 def quantise(
     rows: Floats,
     centre: Doubles,
+    at: Rows,
     high: Codes,
     low: Codes,
     scale: Floats,
     residual: Doubles,
     rest: Doubles,
 ) -> float:
-    """Fill in what :class:`CodedRows` holds of some rows; return the largest norm of ``scale * high``."""
+    """Fill in what :class:`CodedRows` holds of some rows, the last two in their order; return the largest norm."""
     width = rows.shape[1]
     left = np.empty(width)
     largest = 0.0
@@ -171,17 +165,18 @@ def quantise(
             peak = max(peak, abs(left[j]))
         step = np.float32(peak / _CODE) if peak > 0 else np.float32(1.0)
         step = max(step, _SMALLEST_SCALE)
-        scale[n] = step
+        place = at[n]
+        scale[place] = step
         wide = np.float64(step)
         first = second = third = 0.0
         for j in range(width):
             code = min(127.0, max(-127.0, np.rint(left[j] / wide)))
-            high[n, j] = np.int8(code)
+            high[place, j] = np.int8(code)
             first += code * code
             after = left[j] - code * wide
             second += after * after
             code = min(127.0, max(-127.0, np.rint(after * (FINER / wide))))
-            low[n, j] = np.int8(code)
+            low[place, j] = np.int8(code)
             after -= code * (wide / FINER)
             third += after * after
         residual[n], rest[n] = np.sqrt(second), np.sqrt(third)

@@ -5,7 +5,6 @@ Axes: B queries, N images, R images of a block or selection, D embedding, K sket
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -102,20 +101,6 @@ class Scan(Protocol):
             counts : (2 M_b + 1,) int64, scores per interval; rows : (R_b,) int64, those in odd intervals.
         """
         ...
-
-
-def guess_of(sample: Floats, count: int, total: int) -> np.float32:
-    """A score that nearly always ``count`` of ``total`` rows reach, from a sample of their scores."""
-    place = likely_share(count, len(sample), total)
-    if place >= len(sample):
-        return np.float32(-np.inf)
-    return np.float32(np.partition(sample, len(sample) - place)[len(sample) - place])
-
-
-def likely_share(count: int, rows: int, total: int) -> int:
-    """How many of the best ``count`` of ``total`` are among so many of the rows, or fewer, nearly always."""
-    expected = count * rows / max(1, total)
-    return min(rows, math.ceil(expected + 5 * math.sqrt(expected) + 5))
 
 
 def floor_below(last: float, error: float) -> np.float32:
