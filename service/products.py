@@ -33,8 +33,8 @@ FINER = 254.0
 """Steps of a finer code in one of a code: what the first leaves is at most half a step, 127 of the second."""
 _AHEAD, _LONE_AHEAD = 4, 64
 """Rows between those that are multiplied and those that the memory is asked for; a lone query is soon done with one."""
-_RISE = 4
-"""Times as many rows seen as before, for floors to rise."""
+_FIRST, _RISE = 64, 4
+"""Rows seen when floors first rise, and how many times as many for the next time."""
 
 _QUERIES = 4
 _ROWS = LANES // _QUERIES
@@ -63,12 +63,12 @@ def stacked(queries: Sequence[Wide], width: int) -> tuple[Wide, Wide]:
 
 
 @compiled
-def whole_product(codes: Codes, query: Wide) -> int:
-    """Inner product of whole numbers (D,) that adds up within 32 bits."""
+def whole_product(codes: Codes, row: int, query: Wide) -> int:
+    """Inner product of a row of whole numbers (N, D) with others (D,) that adds up within 32 bits."""
     total = np.int32(0)
     for j in range(len(query)):
         # Kept to 32 bits at each step, the loop becomes one instruction for sixteen products.
-        total = np.int32(total + np.int32(np.int32(codes[j]) * np.int32(query[j])))
+        total = np.int32(total + np.int32(np.int32(codes[row, j]) * np.int32(query[j])))
     return int(total)
 
 
@@ -214,11 +214,11 @@ def keep(
     others = np.empty((len(other_steps), BLOCK), np.float32)
     found = np.empty((max(len(queries), len(other_queries)), BLOCK + SPARE), np.int32)
     fresh = held.copy()
-    none, start, rise = np.float32(0.0), first, BLOCK
-    while rise <= start - part[0]:
-        rise *= _RISE
+    none, start, rise = np.float32(0.0), first, part[0] + _FIRST
+    while rise <= start:
+        rise += (rise - part[0]) * (_RISE - 1)
     while start < last and held.max() + BLOCK <= rows.shape[1]:
-        end = min(start + BLOCK, last)
+        end = min(start + BLOCK, rise, last)
         score_block(codes, scale, queries, many, steps, start, end, found, own)
         if len(other_steps):
             score_block(
@@ -240,13 +240,14 @@ def keep(
                 floors[b], start, finer, rows[b], scores[b], fresh[b],
             )  # fmt: skip
         start = end
-        if start - part[0] == rise:
+        if start == rise:
+            seen = rise - part[0]
             for b in range(count):
                 held[b] = _refine(native, moments, b, of[b], floors[b], rows[b], scores[b], fresh[b], held[b])
                 if counts[b]:
-                    held[b] = _raise(counts[b], rise, len(scale), floors[b:], rows[b], scores[b], held[b])
+                    held[b] = _raise(counts[b], seen, len(scale), floors[b:], rows[b], scores[b], held[b])
                 fresh[b] = held[b]
-            rise *= _RISE
+            rise += seen * (_RISE - 1)
     for b in range(count):
         held[b] = _refine(native, moments, b, of[b], floors[b], rows[b], scores[b], fresh[b], held[b])
     return start
@@ -325,13 +326,13 @@ def _refine(
     """Look closer at rows from ``start`` to ``end``, keep what reaches a floor; return where that ends."""
     _, scale, _, finer, queries, _, steps, _ = native
     _, other_scale, _, other_finer, other_queries, _, other_steps, _ = moments
-    at = start
+    at, own, step = start, queries[query], steps[query] / FINER
     for i in range(start, end):
         n, score = rows[i], np.float64(scores[i])
         if len(finer):
-            score += steps[query] / FINER * scale[n] * whole_product(finer[n], queries[query])
+            score += step * scale[n] * whole_product(finer, n, own)
         if other_query >= 0 and len(other_finer):
-            product = whole_product(other_finer[n], other_queries[other_query])
+            product = whole_product(other_finer, n, other_queries[other_query])
             score += other_steps[other_query] / FINER * other_scale[n] * product
         if np.float32(score) >= floor:
             rows[at], scores[at] = n, np.float32(score)

@@ -244,7 +244,7 @@ def sort_rows(
             middle, doubt = offset + coarse[n], reach * residual[n] + spare
             interval = reached(edges, middle - doubt)
             if interval != reached(edges, middle + doubt):
-                fine = np.float32(middle + step * scale[n] * whole_product(low[n], query))
+                fine = np.float32(middle + step * scale[n] * whole_product(low, n, query))
                 interval = reached(edges, np.float64(fine))
             counts[interval] += 1
             if interval % 2:
