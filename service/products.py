@@ -254,7 +254,7 @@ def keep(
 
 
 @compiled
-def likely_share(count: int, rows: int, total: int) -> int:
+def _likely_share(count: int, rows: int, total: int) -> int:
     """How many of the best ``count`` of ``total`` are among so many random ones of them, or fewer, nearly always."""
     expected = count * rows / max(1, total)
     return int(min(rows, np.ceil(expected + 5 * np.sqrt(expected) + 5)))
@@ -263,7 +263,7 @@ def likely_share(count: int, rows: int, total: int) -> int:
 @compiled
 def _raise(count: int, seen: int, total: int, floors: Floats, rows: Rows, scores: Floats, held: int) -> int:
     """Raise the first floor to where the last of a ranking will be, going by the rows seen; drop those below."""
-    place = likely_share(count, seen, total)
+    place = _likely_share(count, seen, total)
     if place > held:
         return held
     likely = np.partition(scores[:held], held - place)[held - place]
