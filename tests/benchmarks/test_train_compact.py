@@ -62,7 +62,7 @@ def test_the_heads_train_on_what_the_towers_see(tmp_path):
     write_gallery(tmp_path, gallery(6))
     photos = load_photos(tmp_path)
     features = tower_features(photos, views_of(len(photos), 1))
-    assert features.tokens.shape == (18, GRID * GRID, 1280 + 4 * 120)
+    assert features.tokens.shape == (18, GRID * GRID, 1280)
     assert len(features.targets) == 18
     recipe = Recipe(passes=12, batch=6, place_photos=3, patch_photos=6)
     heads = train(features, np.arange(len(photos)), recipe)
