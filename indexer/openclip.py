@@ -46,7 +46,7 @@ Tokenise = Callable[[list[str], int], Tensor]
 class OpenClipEncoder:
     """An open_clip model with its patch tokens.
 
-    Owns the model; runs on one device; image and text passes may come from several threads, one at a time each.
+    Owns the model; runs on one device; passes may come from several threads.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class OpenClipEncoder:
         self._device = device
         self._spec = spec
         self._read = dense_reader(model.visual, spec.dense_mode)
-        self._image_lock = threading.Lock()
+        self._image_lock, self._token_lock = threading.Lock(), threading.Lock()
 
     @property
     def spec(self) -> EncoderSpec:
@@ -146,8 +146,8 @@ class OpenClipEncoder:
         vectors = np.empty((len(texts), self._spec.dim), dtype=np.float32)
         truncated = []
         for row, text in enumerate(texts):
-            tokens = self.tokenise([text])
-            longer = self._tokenise([text], context + 1)
+            with self._token_lock:  # not all tokenizers may be shared
+                tokens, longer = self.tokenise([text]), self._tokenise([text], context + 1)
             # A text that fits keeps its end token where it is when there is more room; a cut one does not.
             truncated.append(not torch.equal(tokens, longer[:, :context]))
             vectors[row] = (tower or self._text_tower)(tokens)

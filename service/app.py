@@ -46,6 +46,7 @@ from service.schemas import (
 )
 from service.search import Searcher
 from service.settings import Settings
+from service.texts import one_core_a_text
 from service.work import Together, Workers
 
 _LOG = logging.getLogger(__name__)
@@ -138,6 +139,7 @@ def create_app(
     holder = Holder()
 
     def open_from_settings() -> Searcher:
+        one_core_a_text()
         return Searcher.open(
             settings.index,
             device=settings.device,

@@ -10,9 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexer.encoder import Encoder
+from service.cores import each
 from service.recent import Recent
 
 Floats = NDArray[np.float32]
+
+
+def one_core_a_text() -> None:
+    """Let torch run each text on one core of its own, for the whole process: a text is too little work to share.
+
+    Its vector then does not depend on how many cores there are, either.
+    """
+    import torch  # noqa: PLC0415  (seconds)
+
+    torch.set_num_threads(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +42,7 @@ class TextVectors:
     Parameters
     ----------
     encoder : Encoder
-        Called by one thread at a time: tokenizers are not all safe to share, and a tower uses all cores
-        anyway.
+        Called by several threads, each with a text of its own.
     capacity : int
         Texts kept; 4096 of 512 dimensions are 8 MiB.
     """
@@ -43,7 +53,6 @@ class TextVectors:
         self._kept: Recent[str, tuple[Floats, bool]] = Recent()
         self._hits = self._misses = 0
         self._lock = Lock()
-        self._encoding = Lock()
 
     def __call__(self, texts: Sequence[str]) -> list[tuple[Floats, bool]]:
         """Vectors of texts.
@@ -63,25 +72,18 @@ class TextVectors:
         with self._lock:
             self._hits += len(known)
             self._misses += len(missing)
-        if missing:
-            with self._encoding:
-                # Whoever encoded while we waited may have encoded the same.
-                known |= self._look_up(missing)
-                fresh = self._encode([text for text in missing if text not in known])
-                known |= fresh
-                for text, vector in fresh.items():
-                    self._kept.put(text, vector, most=self._capacity)
+        for text, vector in zip(missing, each(self._encode, [(text,) for text in missing]), strict=True):
+            known[text] = vector
+            self._kept.put(text, vector, most=self._capacity)
         return [known[text] for text in texts]
 
     def _look_up(self, texts: Sequence[str]) -> dict[str, tuple[Floats, bool]]:
         found = ((text, self._kept.get(text)) for text in texts)
         return {text: one for text, one in found if one is not None}
 
-    def _encode(self, texts: Sequence[str]) -> dict[str, tuple[Floats, bool]]:
-        if not texts:
-            return {}
-        features = self._encoder.encode_texts(texts)
-        return dict(zip(texts, zip(features.vectors.copy(), features.truncated, strict=True), strict=True))
+    def _encode(self, text: str) -> tuple[Floats, bool]:
+        features = self._encoder.encode_texts([text])
+        return features.vectors[0].copy(), features.truncated[0]
 
     def facts(self) -> CacheFacts:
         """Count hits and misses."""

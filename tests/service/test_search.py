@@ -232,9 +232,9 @@ def test_texts_are_encoded_once(index_path):
     encoder = TinyEncoder()
     searcher = Searcher(open_index(index_path), encoder, SmallParser())
     searcher.search("red left of blue")
-    assert encoder.text_calls == [("red left of blue", "a red", "a blue")]
+    assert sorted(encoder.text_calls) == [("a blue",), ("a red",), ("red left of blue",)]
     searcher.search_many(["red left of blue", "a red", "red right of blue"])
-    assert encoder.text_calls[1:] == [("red right of blue",)]
+    assert encoder.text_calls[3:] == [("red right of blue",)]
     assert searcher.texts.facts().hits == 3
 
 
