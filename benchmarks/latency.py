@@ -331,15 +331,15 @@ def texts(quick: bool) -> dict[str, Any]:
 
     from indexer.compact import load_compact  # noqa: PLC0415
     from indexer.onnx_texts import OnnxTexts  # noqa: PLC0415
+    from indexer.openclip import one_core  # noqa: PLC0415
     from parser import QueryParser  # noqa: PLC0415
-    from service.texts import TextVectors, one_core_a_text  # noqa: PLC0415
+    from service.texts import TextVectors  # noqa: PLC0415
 
-    one_core_a_text()
     reader, encoder = QueryParser(), load_compact(device="cpu")
     tower = copy.deepcopy(encoder.model.text).bfloat16()
 
     def by_bfloat16(text: str) -> torch.Tensor:
-        with torch.inference_mode():
+        with torch.inference_mode(), one_core():
             found: torch.Tensor = tower(encoder.tokenise([text]))
         return torch.nn.functional.normalize(found.float(), dim=-1)[0]
 

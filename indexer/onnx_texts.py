@@ -115,7 +115,7 @@ def _session(encoder: OpenClipEncoder) -> Any:
     longest = encoder.spec.context_length
     free = {1: torch.export.Dim("length", min=2, max=longest)} if tokens[0].shape != tokens[1].shape else {}
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
+    options.intra_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "texts.onnx"

@@ -43,6 +43,17 @@ Floats = NDArray[np.float32]
 Tokenise = Callable[[list[str], int], Tensor]
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Let torch work on one core for the thread at hand, as befits work that is too little to share."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class OpenClipEncoder:
     """An open_clip model with its patch tokens.
 
@@ -129,7 +140,7 @@ class OpenClipEncoder:
     def encode_texts(
         self, texts: Sequence[str], *, tower: Callable[[Tensor], Floats] | None = None
     ) -> TextFeatures:
-        """Embed texts, one pass each: a matrix product over several rows may round a row differently.
+        """Embed texts, one pass each on one core: products over several rows, or on several, may round differently.
 
         Parameters
         ----------
@@ -150,7 +161,8 @@ class OpenClipEncoder:
                 tokens, longer = self.tokenise([text]), self._tokenise([text], context + 1)
             # A text that fits keeps its end token where it is when there is more room; a cut one does not.
             truncated.append(not torch.equal(tokens, longer[:, :context]))
-            vectors[row] = (tower or self._text_tower)(tokens)
+            with one_core():
+                vectors[row] = (tower or self._text_tower)(tokens)
         return TextFeatures(vectors, tuple(truncated))
 
     def _text_tower(self, tokens: Tensor) -> Floats:

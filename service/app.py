@@ -46,7 +46,6 @@ from service.schemas import (
 )
 from service.search import Searcher
 from service.settings import Settings
-from service.texts import one_core_a_text
 from service.work import Together, Workers
 
 _LOG = logging.getLogger(__name__)
@@ -139,7 +138,6 @@ def create_app(
     holder = Holder()
 
     def open_from_settings() -> Searcher:
-        one_core_a_text()
         return Searcher.open(
             settings.index,
             device=settings.device,

@@ -232,9 +232,7 @@ def search(
         rows_where(open_index(index_folder).images, where)
     from service.facts import brief_facts  # noqa: PLC0415
     from service.search import Searcher  # noqa: PLC0415
-    from service.texts import one_core_a_text  # noqa: PLC0415
 
-    one_core_a_text()
     searcher = Searcher.open(index_folder, device=device, pretrained=pretrained, warm=False)
     result = searcher.search(
         query,

@@ -16,16 +16,6 @@ from service.recent import Recent
 Floats = NDArray[np.float32]
 
 
-def one_core_a_text() -> None:
-    """Let torch run each text on one core of its own, for the whole process: a text is too little work to share.
-
-    Its vector then does not depend on how many cores there are, either.
-    """
-    import torch  # noqa: PLC0415  (seconds)
-
-    torch.set_num_threads(1)
-
-
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
     """How a cache does: entries and capacity, hits and misses since the start."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from indexer.compact import load_compact
-from service.texts import TextVectors, one_core_a_text
+from service.texts import TextVectors
 
 TEXTS = [
     f"{thing} {where} a laptop"
@@ -21,15 +21,7 @@ def compact():
     return load_compact(device="cpu")
 
 
-@pytest.fixture
-def one_core():
-    before = torch.get_num_threads()
-    one_core_a_text()
-    yield
-    torch.set_num_threads(before)
-
-
-def test_a_vector_does_not_depend_on_who_else_asks(compact, one_core):
+def test_a_vector_does_not_depend_on_who_else_asks(compact):
     alone = {text: compact.encode_texts([text]).vectors[0] for text in TEXTS}
     vectors = TextVectors(compact)
     with ThreadPoolExecutor(6) as pool:
@@ -49,3 +41,15 @@ def test_a_text_twice_is_one_text(compact):
     assert one[0] is other[0]
     assert vectors.facts().misses == 1
     assert vectors(["a cup"])[0][0] is one[0]
+
+
+def test_a_vector_does_not_depend_on_the_cores_there_are(compact):
+    before = torch.get_num_threads()
+    found = []
+    for threads in (1, 2, 4):
+        torch.set_num_threads(threads)
+        found.append(compact.encode_texts(TEXTS).vectors)
+        assert torch.get_num_threads() == threads
+    torch.set_num_threads(before)
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
