@@ -28,6 +28,7 @@ from benchmarks.testbed_world import Dataset, Scenes
 
 ABLATIONS: dict[str, frozenset[str]] = {
     **{term: frozenset([term]) for term in ("EE", "EP", "PE", "PP", "BP", "EB", "BB", "VP")},
+    "EP+BP": frozenset(["EP", "BP"]),
     "EP+PP+BP": frozenset(["EP", "PP", "BP"]),
     "EB+BB": frozenset(["EB", "BB"]),
 }

@@ -174,7 +174,7 @@ def _others(document: Document, at: Any) -> bool:
 
 @_of_core
 def _ablations(best: Model, at: Any) -> None:
-    terms = ["EE", "EP", "PE", "PP", "BP", "EP+PP+BP", "VP"]
+    terms = ["EE", "EP", "PE", "PP", "BP", "EP+BP", "EP+PP+BP", "VP"]
     rows = {
         label: [best["unseen"][kind], *(best["zeroed"][term][kind] for term in terms)]
         for label, kind in (("pair in its order", "correct"), ("its labels", "label_set"))

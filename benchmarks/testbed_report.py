@@ -43,7 +43,7 @@ def _core(models: Sequence[Measured]) -> list[Metric]:
         _of_pairs("unseen_pair_accuracy", best, "unseen"),
         _of_pairs("label_set_accuracy", best, "label_set"),
     ]
-    for term in ("EP", "PE", "PP", "BP", "EE", "EP+PP+BP", "VP"):
+    for term in ("EP", "PE", "PP", "BP", "EE", "EP+BP", "EP+PP+BP", "VP"):
         lower = term.lower().replace("+", "_")
         metrics += [
             _of_pairs(f"unseen_pair_accuracy_{lower}_zeroed", best, f"unseen_{term}_zeroed"),
