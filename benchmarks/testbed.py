@@ -253,7 +253,9 @@ def report(arguments: argparse.Namespace) -> Path:
 REDUCED = [
     "Updates: 24,000 a model, whatever the number of pictures, in place of 10,000 epochs; batches of 50; learning rate"
     " 5e-4 falling to 0 along half a cosine, in place of a constant 1e-4; weight decay 3 in place of 0.2; no dropout in"
-    " place of 0.1. With three objects 6,000 updates and with LayerNorm and perceptrons 3,000, at twice the rate.",
+    " place of 0.1. With LayerNorm and perceptrons 3,000 updates at twice the rate.",
+    "With rotary positions and with three objects the paper's batch, decay and dropout; 60,000 updates, a small part of"
+    " its epochs, at rates that fall from 6e-4 along half a cosine.",
     "With left and right captions the paper's batch (100), decay and dropout; 143,000 updates, a third of its 10,000"
     " epochs, at rates that fall from 6e-4 along half a cosine, in the mean three times its own.",
     "One seed for both_text_1, the model with LayerNorm and perceptrons and three objects; three for all else.",
