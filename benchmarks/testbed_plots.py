@@ -179,7 +179,7 @@ def _ablations(best: Model, at: Any) -> None:
         label: [best["unseen"][kind], *(best["zeroed"][term][kind] for term in terms)]
         for label, kind in (("pair in its order", "correct"), ("its labels", "label_set"))
     }
-    _bars(at, rows, ["none", *terms])
+    _bars(at, rows, ["none", *(term.replace("+", "\n+") for term in terms)])
     at.axhline(0.5, color="k", lw=0.8, ls="--")
     at.set(title="unseen pairs, terms left out", xlabel="zeroed at inference")
 
