@@ -189,7 +189,10 @@ class Encoder(Protocol):
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> TextFeatures:
-        """Embed texts, each by itself: a text's vector never depends on its neighbours, not even in the last bit."""
+        """Embed texts, each by itself: a text's vector never depends on its neighbours, not even in the last bit.
+
+        Thread-safe.
+        """
         ...
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
 
@@ -14,6 +15,8 @@ from service.cores import each
 from service.recent import Recent
 
 Floats = NDArray[np.float32]
+Encoded = tuple[Floats, bool]
+"""Unit vector (D,), and whether the text was longer than the tower reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,12 @@ class TextVectors:
     def __init__(self, encoder: Encoder, capacity: int = 4096) -> None:
         self._encoder = encoder
         self._capacity = capacity
-        self._kept: Recent[str, tuple[Floats, bool]] = Recent()
+        self._kept: Recent[str, Encoded] = Recent()
+        self._under_way: dict[str, Future[Encoded]] = {}
         self._hits = self._misses = 0
         self._lock = Lock()
 
-    def __call__(self, texts: Sequence[str]) -> list[tuple[Floats, bool]]:
+    def __call__(self, texts: Sequence[str]) -> list[Encoded]:
         """Vectors of texts.
 
         Parameters
@@ -56,24 +60,36 @@ class TextVectors:
         encoded : list of B ((D,) float32, bool)
             Unit vector, and whether the text was longer than the tower reads. Do not write to it.
         """
-        wanted = list(dict.fromkeys(texts))
-        known = self._look_up(wanted)
-        missing = [text for text in wanted if text not in known]
         with self._lock:
+            known = self._look_up(dict.fromkeys(texts))
+            missing = [text for text in dict.fromkeys(texts) if text not in known]
             self._hits += len(known)
             self._misses += len(missing)
-        for text, vector in zip(missing, each(self._encode, [(text,) for text in missing]), strict=True):
-            known[text] = vector
-            self._kept.put(text, vector, most=self._capacity)
+            ours: dict[str, Future[Encoded]] = {
+                text: Future() for text in missing if text not in self._under_way
+            }
+            self._under_way |= ours
+            awaited = {text: self._under_way[text] for text in missing}
+        each(self._encode, list(ours.items()))
+        known |= {text: future.result() for text, future in awaited.items()}
         return [known[text] for text in texts]
 
-    def _look_up(self, texts: Sequence[str]) -> dict[str, tuple[Floats, bool]]:
+    def _look_up(self, texts: Iterable[str]) -> dict[str, Encoded]:
         found = ((text, self._kept.get(text)) for text in texts)
         return {text: one for text, one in found if one is not None}
 
-    def _encode(self, text: str) -> tuple[Floats, bool]:
-        features = self._encoder.encode_texts([text])
-        return features.vectors[0].copy(), features.truncated[0]
+    def _encode(self, text: str, future: Future[Encoded]) -> None:
+        """Encode a text for all who wait for it."""
+        try:
+            features = self._encoder.encode_texts([text])
+            encoded = features.vectors[0].copy(), features.truncated[0]
+            self._kept.put(text, encoded, most=self._capacity)
+            future.set_result(encoded)
+        except Exception as error:  # it is theirs who asked
+            future.set_exception(error)
+        finally:
+            with self._lock:
+                del self._under_way[text]
 
     def facts(self) -> CacheFacts:
         """Count hits and misses."""

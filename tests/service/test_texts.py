@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from indexer.compact import load_compact
 from service.texts import TextVectors
+from tests.support import TinyEncoder
 
 TEXTS = [
     f"{thing} {where} a laptop"
@@ -53,3 +55,37 @@ def test_a_vector_does_not_depend_on_the_cores_there_are(compact):
     torch.set_num_threads(before)
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
+
+
+class Slow(TinyEncoder):
+    """An encoder that takes its time, and fails when told to."""
+
+    fails = False
+
+    def encode_texts(self, texts):
+        found = super().encode_texts(texts)
+        time.sleep(0.2)
+        if self.fails:
+            raise RuntimeError("out of order")
+        return found
+
+
+def test_who_asks_for_a_text_under_way_waits_for_it():
+    encoder = Slow()
+    vectors = TextVectors(encoder)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(vectors, [["red"]] * 6))
+    assert encoder.text_calls == [("red",)]
+    assert all(answer[0][0] is answers[0][0][0] for answer in answers)
+
+
+def test_a_text_that_failed_is_tried_again():
+    encoder = Slow()
+    encoder.fails = True
+    vectors = TextVectors(encoder)
+    with ThreadPoolExecutor(2) as pool:
+        for asked in [pool.submit(vectors, ["red"]) for _ in range(2)]:
+            with pytest.raises(RuntimeError, match="out of order"):
+                asked.result()
+    encoder.fails = False
+    assert vectors(["red"])[0][0] is vectors(["red"])[0][0]
