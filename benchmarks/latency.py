@@ -269,7 +269,9 @@ def joint_page(engine: Engine, queries: Sequence[JointQuery], top: int) -> None:
 
 def reranks(index: Any, query: JointQuery, seconds: float) -> tuple[dict[str, Any], list[Metric]]:
     """A thousand candidates by moment and, where the index keeps grids, by centroid, on one core."""
-    import torch  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    from indexer.openclip import one_core  # noqa: PLC0415
 
     assert query.spatial is not None
     random = np.random.default_rng(SEED)
@@ -284,13 +286,8 @@ def reranks(index: Any, query: JointQuery, seconds: float) -> tuple[dict[str, An
     if reader is not None:
         calls["centroid"] = lambda: reader(next(turn))
         names["centroid"] = "rerank1000_centroid_ms"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
-    with threadpool_limits(1), patch.object(rerank, "SHARED_ROWS", TOP + 1):
+    with threadpool_limits(1), one_core(), patch.object(rerank, "SHARED_ROWS", TOP + 1):
         times = interleave(calls, rounds=300, seconds=seconds)
-    torch.set_num_threads(threads)
     metrics = [
         Metric(
             metric,

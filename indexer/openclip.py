@@ -137,6 +137,7 @@ class OpenClipEncoder:
             return ImageFeatures(pooled.float().cpu().numpy(), self._frames(batch))
 
     @torch.inference_mode()
+    @one_core()
     def encode_texts(
         self, texts: Sequence[str], *, tower: Callable[[Tensor], Floats] | None = None
     ) -> TextFeatures:
@@ -161,8 +162,7 @@ class OpenClipEncoder:
                 tokens, longer = self.tokenise([text]), self._tokenise([text], context + 1)
             # A text that fits keeps its end token where it is when there is more room; a cut one does not.
             truncated.append(not torch.equal(tokens, longer[:, :context]))
-            with one_core():
-                vectors[row] = (tower or self._text_tower)(tokens)
+            vectors[row] = (tower or self._text_tower)(tokens)
         return TextFeatures(vectors, tuple(truncated))
 
     def _text_tower(self, tokens: Tensor) -> Floats:

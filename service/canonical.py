@@ -124,17 +124,16 @@ def dot_rows(vectors: Floats, rows: Rows, query: Doubles, out: Doubles) -> None:
     width = len(query)
     padded = np.zeros(-(-width // LANES) * LANES)
     padded[:width] = query
-    if width == len(padded):
-        for i in range(len(rows)):
-            later = rows[min(i + _AHEAD, len(rows) - 1)]
-            for at in range(0, min(_START, 4 * width), LINE):
-                ask_for(vectors, later, at)
-            out[i] = dot(vectors, rows[i], padded)
-        return
     room = np.zeros((1, len(padded)), np.float32)
     for i in range(len(rows)):
-        room[0, :width] = vectors[rows[i]]
-        out[i] = dot(room, 0, padded)
+        later = rows[min(i + _AHEAD, len(rows) - 1)]
+        for at in range(0, min(_START, 4 * width), LINE):
+            ask_for(vectors, later, at)
+        if width == len(padded):
+            out[i] = dot(vectors, rows[i], padded)
+        else:
+            room[0, :width] = vectors[rows[i]]
+            out[i] = dot(room, 0, padded)
 
 
 @compiled

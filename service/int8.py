@@ -72,9 +72,6 @@ class _Stacked:
         return rows.high, rows.scale, rows.residual, rows.finer, self.codes, self.many, self.steps, self.norms
 
 
-_Batch = tuple[_Stacked, _Stacked, Rows]
-
-
 class Int8Scan:
     """See the module's text. Owns two int8 copies of the native vectors and one of the moments.
 
@@ -205,7 +202,7 @@ class Int8Scan:
         centre = 4 * UNIT_ROUNDOFF * whole.norm * float(np.linalg.norm(self._centre))
         return Coarse(whole.fine_error(self._native) + centre, scores, whole)
 
-    def _stacked(self, asked: Sequence[_Asked]) -> _Batch:
+    def _stacked(self, asked: Sequence[_Asked]) -> tuple[_Stacked, _Stacked, Rows]:
         """Queries against vectors and against moments, and which of these belongs to which of those, -1 for none."""
         spatial = [one.moments for one in asked if one.moments is not None]
         has = np.array([one.moments is not None for one in asked])

@@ -194,14 +194,14 @@ def _whole_sums(cell: Doubles) -> tuple[float, float, float]:
 
 
 @compiled_sums
-def _whole_moments(weights: Doubles, across: Doubles, down: Doubles) -> tuple[float, float, float]:
-    """Sum of whole weights (P,), and their sums times whole distances (P,) across and down."""
-    mass = right = below = 0.0
+def _whole_moments(weights: Doubles, right: Doubles, below: Doubles) -> tuple[float, float, float]:
+    """Sum of whole weights (P,), and their sums times whole distances (P,) to the right and below."""
+    mass = across = down = 0.0
     for p in range(len(weights)):
         mass += weights[p]
-        right += weights[p] * across[p]
-        below += weights[p] * down[p]
-    return mass, right, below
+        across += weights[p] * right[p]
+        down += weights[p] * below[p]
+    return mass, across, down
 
 
 def argmax_centre(maps: Doubles) -> Doubles:
