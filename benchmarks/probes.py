@@ -135,7 +135,7 @@ def cross_fit(
                 allowed[np.ix_(train, train)],
                 strengths=strengths,
             )
-        scores[test] = _fit(products, target, train, test, strength)
+        scores[test] = ridge(products, target, train, test, strength)
     return scores
 
 
@@ -159,15 +159,30 @@ def right_share(scores: Doubles, target: Doubles) -> Doubles:
     return 0.5 * (1.0 + np.sign(np.where(np.abs(margin) < _TIE, 0.0, margin)))
 
 
-def _fit(
+def ridge(
     products: Doubles,
     target: Doubles,
     train: NDArray[np.intp],
     test: NDArray[np.intp],
     strength: float,
 ) -> Doubles:
+    """Fit a probe to some samples and score others.
+
+    Parameters
+    ----------
+    products : (N, N) float64
+        From :func:`gram`.
+    target : (N,) or (N, C) float64
+        One column a probe.
+    train, test : rows
+    strength : float
+
+    Returns
+    -------
+    scores : (len(test),) or (len(test), C) float64
+    """
     own, across = products[np.ix_(train, train)], products[np.ix_(test, train)]
     scale = np.trace(own) / len(own)
     if scale <= np.finfo(np.float64).tiny:  # nothing varies, nothing can be said
-        return np.zeros(len(test))
+        return np.zeros((len(test), *target.shape[1:]))
     return np.asarray(across @ np.linalg.solve(own + strength * scale * np.eye(len(own)), target[train]))

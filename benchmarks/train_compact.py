@@ -1,6 +1,6 @@
 """Train the heads of the ``compact`` encoder.
 
-    python -m benchmarks.train_compact [--data DIR] [--out FILE] [--folds N]
+    python -m benchmarks.train_compact [--data DIR] [--out FILE]
 
 Both towers stay frozen; what is learned are two matrices into a joint space of 256 dimensions. Six losses share it:
 
@@ -13,15 +13,14 @@ Both towers stay frozen; what is learned are two matrices into a joint space of 
 - *whole* and *patches*: the image tower's own ImageNet classes, by name, which keeps directions for things that no
   training photograph shows.
 
-With ``--folds N`` nothing is written: the recipe is cross-validated on the training photographs, which is where its
-constants were chosen.
+`benchmarks.heads` cross-validates the recipe on the training photographs, which is where its constants were chosen.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,27 +36,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.data import Box, Photo, load_photos
-from benchmarks.gallery import K, Seen
-from benchmarks.geometry import SIGN, questions_of
 from benchmarks.record import DEFAULT_DATA
 from indexer.calibrate import WORDS
-from indexer.compact import DIM, HEADS, assemble_towers, image_weights
+from indexer.compact import DIM, HEADS, IMAGE_SIZE, PATCH, assemble_towers, image_weights
 from indexer.encoder import phrase_text
 from indexer.grid import SIDE
 from indexer.images import open_image
 from indexer.openclip import preprocessing_of
-from indexer.sketch import fit_sketcher
-from service.maps import softmax_centroid
 
-GRID = 12
-LARGE = 4
-HALVES = 24
 _BATCH = 16
 _SEEN = 0.3
 """Patches that a class must cover in all to have a place."""
 _TINY = 1e-6
-_LEAST_SHOWN = 3
-"""Photographs with and without a class for its presence to be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,7 @@ class Recipe:
     """The constants of training; see the module's text for the losses.
 
     ``crops`` are of each photograph, and a pass is over them too. ``dropout`` is of the towers' features. It matters
-    most: without it the heads learn the photographs by heart, as ``--folds 3`` shows when it is set to zero.
+    most: without it the heads learn the photographs by heart, as `benchmarks.heads` shows when it is set to zero.
     """
 
     crops: int = 0
@@ -98,7 +88,7 @@ class Features:
         Patch tokens of the image tower.
     captions : (N, 5, 384) float32
     names : (C, 384) float32
-        Class names of the boxes.
+        Class names of the boxes, as `classes_of` orders them.
     vocabulary : (W, 384) float32
         Everyday nouns, whose mean a search takes off each word.
     targets : (VN, P, C + 1) float32
@@ -139,15 +129,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description="Train the heads of the compact encoder.")
     options.add_argument("--data", type=Path, default=DEFAULT_DATA / "coco" / "train")
     options.add_argument("--out", type=Path, default=HEADS)
-    options.add_argument("--folds", type=int, default=0, help="cross-validate instead of writing")
     options.add_argument("--cache", type=Path, help="keep the towers' outputs here for the next run")
     arguments = options.parse_args()
     photos = load_photos(arguments.data)
     recipe = Recipe()
     features = cached_features(arguments.cache, photos, recipe.crops)
-    if arguments.folds:
-        cross_validate(features, photos, recipe, arguments.folds)
-        return
     heads = train(features, np.arange(len(photos)), recipe)
     tensors = {"image": heads.image.detach().half(), "text": heads.text.detach().half()}
     save_file(tensors, arguments.out, metadata={"recipe": repr(recipe), "photographs": str(len(photos))})
@@ -215,9 +201,16 @@ def views_of(photos: int, crops: int, *, seed: int = 0) -> list[list[View]]:
     return views
 
 
-def tower_features(photos: Sequence[Photo], views: Sequence[Sequence[View]]) -> Features:
+def classes_of(photos: Sequence[Photo]) -> list[str]:
+    """Names of all that photographs have boxes of, in alphabetical order."""
+    return sorted({box.name for photo in photos for box in photo.boxes})
+
+
+def tower_features(
+    photos: Sequence[Photo], views: Sequence[Sequence[View]], image_size: int = IMAGE_SIZE
+) -> Features:
     """Run both frozen towers over the training data."""
-    model, tokenise = assemble_towers()
+    model, tokenise = assemble_towers(image_size)
     transform = preprocessing_of(model)
     tokens = []
     jobs = [job for view in views for job in zip(photos, view, strict=True)]
@@ -237,11 +230,12 @@ def tower_features(photos: Sequence[Photo], views: Sequence[Sequence[View]]) -> 
         with torch.no_grad():
             return torch.cat([model.encode_text(tokenise([text])) for text in texts])
 
-    classes = sorted({box.name for photo in photos for box in photo.boxes})
+    classes = classes_of(photos)
     info = ImageNetInfo()
     imagenet = [info.index_to_description(number).split(",")[0].lower() for number in range(1000)]
     weights = image_weights()
-    targets = torch.stack([box_targets(view.boxes(photo.boxes), classes) for photo, view in jobs])
+    side = math.isqrt(tokens[0].shape[1])
+    targets = torch.stack([box_targets(view.boxes(photo.boxes), classes, side) for photo, view in jobs])
     return Features(
         tokens=torch.cat(tokens),
         captions=torch.stack([write(photo.captions[:5]) for photo in photos]),
@@ -253,8 +247,8 @@ def tower_features(photos: Sequence[Photo], views: Sequence[Sequence[View]]) -> 
     )
 
 
-def box_targets(boxes: Sequence[Box], classes: Sequence[str]) -> Tensor:
-    """What covers each patch.
+def box_targets(boxes: Sequence[Box], classes: Sequence[str], side: int) -> Tensor:
+    """What covers each patch of a square grid, so many patches down and across.
 
     Returns
     -------
@@ -262,12 +256,12 @@ def box_targets(boxes: Sequence[Box], classes: Sequence[str]) -> Tensor:
         Rows sum to one. Where boxes overlap a small one counts more, by the root of its area: it is in front more
         often than not, and it has fewer patches to be learned from. The last column is what no box covers.
     """
-    edges = np.linspace(0.0, 1.0, GRID + 1)
-    weights = np.zeros((GRID * GRID, len(classes)))
-    free = np.ones(GRID * GRID)
+    edges = np.linspace(0.0, 1.0, side + 1)
+    weights = np.zeros((side * side, len(classes)))
+    free = np.ones(side * side)
     for box in boxes:
-        across = np.clip(np.minimum(edges[1:], box.x1) - np.maximum(edges[:-1], box.x0), 0, None) * GRID
-        down = np.clip(np.minimum(edges[1:], box.y1) - np.maximum(edges[:-1], box.y0), 0, None) * GRID
+        across = np.clip(np.minimum(edges[1:], box.x1) - np.maximum(edges[:-1], box.x0), 0, None) * side
+        down = np.clip(np.minimum(edges[1:], box.y1) - np.maximum(edges[:-1], box.y0), 0, None) * side
         cover = np.outer(down, across).ravel()
         weights[:, classes.index(box.name)] += cover / max(box.area, 1e-4) ** 0.5
         free *= 1.0 - cover
@@ -292,7 +286,7 @@ def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, recipe.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(recipe.seed)
     means = torch.cat([part.float().mean(dim=1) for part in torch.split(features.tokens, 64)])
-    cells = torch.cat([_cells(part.float()).bfloat16() for part in torch.split(features.tokens, 64)])
+    cells = torch.cat([cells_of(part.float()).bfloat16() for part in torch.split(features.tokens, 64)])
     with torch.random.fork_rng(devices=[]), _repeatable():
         torch.manual_seed(recipe.seed)  # dropout draws from the global generator
         for _ in range(steps):
@@ -378,12 +372,12 @@ def _grids(heads: Heads, features: Features, cells: Tensor, rows: Tensor, recipe
     photo, name = torch.nonzero(cover.sum(dim=1) > _SEEN, as_tuple=True)
     maps = torch.einsum("npd,cd->ncp", unit, words)[photo, name]
     maps = (maps - maps.mean(dim=1, keepdim=True)) / (maps.std(dim=1, keepdim=True, correction=0) + _TINY)
-    return functional.cross_entropy(maps, functional.normalize(_cells(cover)[photo, :, name], p=1.0, dim=1))
+    return functional.cross_entropy(maps, functional.normalize(cells_of(cover)[photo, :, name], p=1.0, dim=1))
 
 
-def _cells(patches: Tensor) -> Tensor:
+def cells_of(patches: Tensor) -> Tensor:
     """Patches (N, P, ...) averaged over the cells of the coarse grid."""
-    each = GRID // SIDE
+    each = math.isqrt(patches.shape[1]) // SIDE
     square = patches.reshape(len(patches), SIDE, each, SIDE, each, *patches.shape[2:])
     return square.mean(dim=(2, 4)).flatten(1, 2)
 
@@ -395,115 +389,20 @@ def _divergence(logits: Tensor, target: Tensor) -> Tensor:
     )
 
 
-def cross_validate(features: Features, photos: Sequence[Photo], recipe: Recipe, folds: int) -> None:
-    """Print what the recipe reaches on photographs it has not seen, fold by fold."""
-    order = np.random.default_rng(0).permutation(len(photos))
-    for fold in range(folds):
-        started = time.monotonic()
-        held_out = np.sort(order[fold::folds])
-        heads = train(features, np.setdiff1d(order, held_out), recipe)
-        scores = evaluate(heads, features, photos, held_out)
-        text = "  ".join(f"{name} {value:.3f}" for name, value in scores.items())
-        print(f"fold {fold}: {text}  ({time.monotonic() - started:.0f} s)", flush=True)
-
-
-@torch.inference_mode()
-def evaluate(
-    heads: Heads, features: Features, photos: Sequence[Photo], rows: NDArray[np.intp]
-) -> dict[str, float]:
-    """What a search would get from these heads, on photographs that they have not seen.
-
-    Returns
-    -------
-    scores : dict of str to float
-        ``recall_at_1`` and ``recall_at_10`` of captions among the given photographs; ``lr_`` and ``ab_moment``, of
-        the sketch, and ``centroid``, the share of pairs put the right way round; ``lr_same_half_over_4``, the
-        centroid's where both things lie in one half and one is over four times as large as the other;
-        ``presence_auc``, mean over the classes of how well the best cell tells photographs that show one from others;
-        ``pair_before_one`` and ``pair_first``, how often a photograph of two things stands before one that shows only
-        one of them, and before all of up to :data:`HALVES` such, by presence alone.
-    """
-    some = [photos[row] for row in rows]
-    chosen = torch.from_numpy(rows)
-    tokens = features.tokens[chosen].float() @ heads.image.T
-    pooled = functional.normalize(tokens.mean(dim=1), dim=-1)
-    captions = heads.write(features.captions[chosen]).flatten(0, 1)
-    owner = torch.arange(len(rows)).repeat_interleave(features.captions.shape[1])
-    similar = captions @ pooled.T
-    rank = (similar > similar.gather(1, owner[:, None])).sum(dim=1)
-    classes = sorted({box.name for photo in photos for box in photo.boxes})
-    number = {name: n for n, name in enumerate(classes)}
-    names = heads.write(features.names).numpy()
-    usual = heads.write(features.vocabulary).mean(dim=0).numpy()
-    grids = tokens.reshape(len(rows), GRID, GRID, -1).numpy()
-    seen = Seen(pooled.numpy(), list(grids.astype(np.float16)))
-    moments = seen.moments()
-    sketcher = fit_sketcher(seen.sample(), moments, k=K)
-    moments = sketcher.decode(sketcher.encode(moments))
-    cells = seen.cells(SIDE)
-    maps = (cells @ (names - usual).T).transpose(2, 0, 1).astype(np.float64)  # (C, N, P)
-    centres = softmax_centroid(maps.reshape(*maps.shape[:2], SIDE, SIDE))
-    questions = questions_of(some)
-    right: dict[str, list[bool]] = {}
-    for q in questions:
-        axis, sign = SIGN[q.relation]
-        a, b = number[q.a], number[q.b]
-        right.setdefault(f"{q.axis}_moment", []).append(
-            sign * float(moments[q.photo, axis] @ sketcher.project(names[a] - names[b])) > 0
-        )
-        centred = bool(sign * (centres[a, q.photo, axis] - centres[b, q.photo, axis]) > 0)
-        right.setdefault(f"{q.axis}_centroid", []).append(centred)
-        if q.axis == "lr" and q.same_half and q.ratio > LARGE:
-            right.setdefault("lr_same_half_over_4", []).append(centred)
-    shown = np.array([[name in {box.name for box in photo.boxes} for photo in some] for name in classes])
-    peaks = maps.max(axis=-1)
-    return (
-        {f"recall_at_{k}": float((rank < k).float().mean()) for k in (1, 10)}
-        | {name: float(np.mean(values)) for name, values in right.items()}
-        | _presence(peaks, shown, [(number[q.a], number[q.b], q.photo) for q in questions if q.axis == "lr"])
-    )
-
-
-def _presence(
-    peaks: NDArray[np.float64], shown: NDArray[np.bool_], asked: Sequence[tuple[int, int, int]]
-) -> dict[str, float]:
-    """How well best cells (C, N) tell what is shown (C, N); ``asked`` are two classes and a photograph of both."""
-    z = (peaks - peaks.mean(axis=1, keepdims=True)) / peaks.std(axis=1, keepdims=True)
-    areas = [
-        float((own[:, None] > other).mean())
-        for own, other in ((row[is_shown], row[~is_shown]) for row, is_shown in zip(z, shown, strict=True))
-        if min(len(own), len(other)) >= _LEAST_SHOWN
-    ]
-    rng = np.random.default_rng(0)
-    before, first = [], []
-    for a, b, photo in asked:
-        lone = rng.permutation(np.flatnonzero(shown[a] != shown[b]))[:HALVES]
-        if len(lone):
-            won = z[a, photo] + z[b, photo] > z[a, lone] + z[b, lone]
-            before.append(float(won.mean()))
-            first.append(float(won.all()))
-    return {
-        "presence_auc": _mean(areas),
-        "pair_before_one": _mean(before),
-        "pair_first": _mean(first),
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else float("nan")
-
-
-def cached_features(path: Path | None, photos: Sequence[Photo], crops: int = 0) -> Features:
+def cached_features(
+    path: Path | None, photos: Sequence[Photo], crops: int = 0, image_size: int = IMAGE_SIZE
+) -> Features:
     """The towers' outputs, read from a file where there is one, or left there for the next run."""
     if path is not None and path.exists():
         kept = Features(**torch.load(path, weights_only=True))
-        if len(kept.tokens) != (2 + crops) * len(photos):
+        came, wanted = kept.tokens.shape[:2], ((2 + crops) * len(photos), (image_size // PATCH) ** 2)
+        if came != wanted:
             raise SystemExit(
-                f"{path} holds {len(kept.tokens)} views; {len(photos)} photographs with {crops} crops each make "
-                f"{(2 + crops) * len(photos)}: remove it, or name another file"
+                f"{path} holds {came[0]} views of {came[1]} patches; {len(photos)} photographs of {image_size} px with "
+                f"{crops} crops each make {wanted[0]} of {wanted[1]}: remove it, or name another file"
             )
         return kept
-    features = tower_features(photos, views_of(len(photos), crops))
+    features = tower_features(photos, views_of(len(photos), crops), image_size)
     if path is not None:
         torch.save({name: getattr(features, name) for name in Features.__slots__}, path)
     return features

@@ -22,6 +22,8 @@ from indexer.store import sha256_of
 
 DIM = 256
 IMAGE_SIZE = 384
+PATCH = 32
+"""Pixels across one patch of the image tower's last map."""
 CONTEXT_LENGTH = 128
 HEADS = Path(__file__).with_name("compact.safetensors")
 
@@ -57,8 +59,13 @@ def load_compact(*, device: str = "auto") -> OpenClipEncoder:
     )
 
 
-def assemble_towers() -> tuple[Any, Callable[..., Tensor]]:
+def assemble_towers(image_size: int = IMAGE_SIZE) -> tuple[Any, Callable[..., Tensor]]:
     """The two frozen towers with untrained heads, and the text tower's tokenizer.
+
+    Parameters
+    ----------
+    image_size : int
+        Pixels across the picture that the image tower gets; a multiple of `PATCH`.
 
     Returns
     -------
@@ -75,7 +82,7 @@ def assemble_towers() -> tuple[Any, Callable[..., Tensor]]:
             "timm_model_name": "tf_efficientnet_lite2",
             "timm_pool": "avg",
             "timm_proj": "linear",
-            "image_size": IMAGE_SIZE,
+            "image_size": image_size,
         },
         text_cfg={
             "hf_model_name": str(text_file.parent),
@@ -98,7 +105,7 @@ def assemble_towers() -> tuple[Any, Callable[..., Tensor]]:
     open_clip.model.set_model_preprocess_cfg(
         model,
         {
-            "size": IMAGE_SIZE,
+            "size": image_size,
             "mode": "RGB",
             "mean": (0.5, 0.5, 0.5),
             "std": (0.5, 0.5, 0.5),
