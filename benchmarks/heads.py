@@ -1,18 +1,22 @@
 """What heads of the ``compact`` encoder reach on photographs they have not seen, and what bounds them.
 
-    python -m benchmarks.heads [--cache FILE] [--folds 3] [--image-size 384] [--json FILE]
+    python -m benchmarks.heads [--cache FILE] [--folds 3] [--image-size 384] [--both-ways] [--json FILE]
 
 The recipe of `benchmarks.train_compact` is cross-validated on the training photographs. Beside it stands what the
 frozen image tower itself can tell, texts and unknown words left out: for each class with boxes a linear probe of the
 tower's own 1,280 features (their mean over the patches, and the best cell of the coarse grid), told which photographs
 of the other folds show the class. Of several penalties the one counts that does best on the very photographs it is
 tested on: what is wanted is a bound, not a method.
+
+``--image-size`` shows the tower larger pictures, and ``--both-ways`` gives it a second look, at the mirror image: what
+either would gain for the time it costs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,29 +56,50 @@ def main() -> None:
     options.add_argument(
         "--image-size", type=int, default=IMAGE_SIZE, help=f"pixels, a multiple of {PATCH * SIDE}"
     )
+    options.add_argument("--both-ways", action="store_true", help="mean of a picture and its mirror image")
     given = options.parse_args()
     if given.image_size <= 0 or given.image_size % (PATCH * SIDE):
         options.error(f"--image-size {given.image_size}: must be a multiple of {PATCH * SIDE}")
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
     recipe = Recipe()
     features = cached_features(given.cache, photos, recipe.crops, given.image_size)
+    name, about = "heads", f"compact, heads trained on other folds, pictures of {given.image_size} px"
+    if given.image_size != IMAGE_SIZE:
+        name = f"{name}_{given.image_size}"
+    if given.both_ways:
+        features, name, about = both_ways(features), f"{name}_both_ways", f"{about}, and their mirror images"
     total: Scores = {}
     for number, (rest, rows) in enumerate(folds_of(len(photos), given.folds)):
         if given.quick and number:
             break
         heads = train(features, rest, recipe)
         found = evaluate(heads, features, photos, rows) | bound(features, photos, rest, rows)
-        for name, values in found.items():
-            total.setdefault(name, []).extend(values)
-            print(f"fold {number}: {name} {np.mean([value for value, _ in values]):.3f}", flush=True)
+        for what, values in found.items():
+            total.setdefault(what, []).extend(values)
+            print(f"fold {number}: {what} {np.mean([value for value, _ in values]):.3f}", flush=True)
     write_result(
-        "heads" if given.image_size == IMAGE_SIZE else f"heads_{given.image_size}",
-        [share(name, *map(list, zip(*values, strict=True))) for name, values in total.items()],
-        encoder=f"compact, heads trained on other folds, pictures of {given.image_size} px",
+        name,
+        [share(what, *map(list, zip(*values, strict=True))) for what, values in total.items()],
+        encoder=about,
         seed=SEED,
         path=given.json,
         extra={"recipe": repr(recipe), "folds": given.folds, "image_size": given.image_size},
     )
+
+
+def both_ways(features: Features) -> Features:
+    """The mean of what the tower sees of a picture and of its mirror image: for that one, the mirror image of the mean.
+
+    A convolution has a hand of its own, and what it takes for left of something is not all in the picture.
+    """
+    side = math.isqrt(features.tokens.shape[1])
+    maps = features.tokens.reshape(2, -1, side, side, features.tokens.shape[-1])
+    tokens = torch.empty_like(maps)
+    for n in range(maps.shape[1]):  # all at once would take twice the memory again
+        here, there = maps[:, n].float()
+        tokens[0, n] = (here + there.flip(1)) / 2
+    tokens[1] = tokens[0].flip(2)
+    return replace(features, tokens=tokens.reshape(features.tokens.shape))
 
 
 def folds_of(photos: int, folds: int) -> Iterator[tuple[Rows, Rows]]:

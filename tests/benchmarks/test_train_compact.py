@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 from benchmarks.data import Box, Pair, Photo, load_photos
 from benchmarks.geometry import questions_of
-from benchmarks.heads import bound, evaluate, presence
+from benchmarks.heads import both_ways, bound, evaluate, presence
 from benchmarks.scenes import gallery, write_gallery
 from benchmarks.train_compact import (
     Features,
@@ -85,6 +85,20 @@ def test_features_of_another_size_are_not_taken(tmp_path):
     assert torch.equal(cached_features(kept, photos, 0, 192).tokens, features.tokens)
     with pytest.raises(SystemExit, match="2 views of 36 patches; 1 photographs of 384 px"):
         cached_features(kept, photos)
+
+
+def test_the_mean_of_both_ways_has_no_hand():
+    unused = torch.zeros(0)
+    tokens = (
+        torch.arange(2 * 3 * 4 * 2, dtype=torch.float32).reshape(6, 4, 2).bfloat16()
+    )  # 3 pictures of 2 x 2
+    both = both_ways(Features(tokens, unused, unused, unused, unused, unused, (unused, unused))).tokens
+    assert both.shape == tokens.shape
+    assert torch.equal(both[3:].unflatten(1, (2, 2)), both[:3].unflatten(1, (2, 2)).flip(2))
+    expected = (
+        tokens[1, 0].float() + tokens[4, 1].float()
+    ) / 2  # upper left, and upper right of the mirror image
+    assert torch.equal(both[1, 0].float(), expected)
 
 
 def test_a_probe_finds_what_the_tower_sees():
