@@ -265,7 +265,8 @@ CHOICES = [
     " times as much, 5,000 to 80,000 updates, with and without dropout. Fifteen times the decay, which an earlier"
     " recording has, matches as many unseen pairs after 24,000 updates, but more of them than in the paper with EP"
     " zeroed: see benchmarks/README.md for why. So the decay is the paper's; at twice the rate some label sets"
-    " were lost with EP zeroed. A seed may end elsewhere in a stack of another size, by rounding alone.",
+    " were lost with EP zeroed. Other worlds were not looked at, and with two placings of a pair the paper's decay"
+    " leaves more unmatched. A seed may end elsewhere in a stack of another size, by rounding alone.",
     "Left and right captions: schedules with ten times the rate and decay, tried on seeds 101 to 103 and then on the"
     " reported ones, learned the pairs they saw and few unseen ones in 16,000 updates, jumping all the while; hence the"
     " paper's own decay, and as many updates as a CPU allows. left_only on that schedule, seeds 0 to 2, looked no"

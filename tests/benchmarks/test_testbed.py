@@ -25,6 +25,7 @@ from benchmarks.testbed_model import (
 )
 from benchmarks.testbed_train import Masks, Model, Schedule, Trainer, batches, contrastive_loss, scramble
 from benchmarks.testbed_world import BACKGROUND, CLS, END, IN, IS, LEFT, N_VAL_IMAGES, RIGHT, World, draw
+from indexer.openclip import one_core
 
 SMALL = World(n_tot=7, n_pair=4, n_1=4, n_2=5)
 ARCHITECTURES = {
@@ -39,10 +40,8 @@ ARCHITECTURES = {
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_core():
+        yield
 
 
 @pytest.fixture(params=ARCHITECTURES.values(), ids=ARCHITECTURES)
