@@ -32,6 +32,8 @@ _SAME = {
     for odd in odds
 }
 _ODD = re.compile(f"[{''.join(_SAME)}]")
+_USUAL = re.compile(r"[^\ufdfa\ufdfb]+")
+"""All but two signs that stand for whole sentences: written out, ten thousand of them would take their time."""
 
 
 def fold(text: str) -> str:
@@ -39,7 +41,8 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     # str.translate looks up every character that is not ASCII, and of those a text can hold a lot.
-    return _ODD.sub(lambda odd: _SAME[odd.group()], unicodedata.normalize("NFKC", text)).lower()
+    text = _USUAL.sub(lambda usual: unicodedata.normalize("NFKC", usual.group()), text)
+    return _ODD.sub(lambda odd: _SAME[odd.group()], text).lower()
 
 
 def tokenize(folded: str) -> list[str]:

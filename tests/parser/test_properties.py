@@ -111,6 +111,7 @@ LONG = [
     "the " * 2_500,
     "to the left of the a " * 476,
     "\ufdfa" * 10_000,
+    "a\ufdfb" * 5_000,
     "a dog's " * 1_250,
     "of " * 3_333,
     "and " * 2_500,
