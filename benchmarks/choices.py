@@ -41,7 +41,7 @@ def main() -> None:
     options.add_argument("--cache", type=Path, help="the towers' outputs, kept for the next run")
     given = options.parse_args()
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
-    features = cached_features(given.cache, photos, Recipe().crops)
+    features = cached_features(given.cache, photos)
     curves: list[tuple[int, dict[str, Curve]]] = []
     found: dict[tuple[float, float], dict[str, list[float]]] = {pair: {} for pair in WEIGHTS}
     folds = held_out(features, photos, given.folds)

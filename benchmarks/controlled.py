@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -37,6 +38,7 @@ from benchmarks.tiny import ATTENTION_POOLED, CLASS_TOKEN, load_tiny
 from benchmarks.tiny_scenes import NAMES, unseen_pairs
 from indexer.encoder import COMPACT, DenseMode, DenseView, Encoder, phrase_text
 from indexer.load import load_encoder
+from indexer.store import Index
 from parser import QueryParser
 from service.search import Searcher
 
@@ -83,21 +85,26 @@ def controlled_set(pairs: Sequence[tuple[str, str]], *, seed: int = SEED) -> Con
     )
 
 
+@contextmanager
+def indexed(encoder: Encoder, data: Controlled) -> Iterator[tuple[Seen, Index]]:
+    """A set as an encoder sees it, and an index of it for as long as it is needed."""
+    seen = look_at(encoder, (picture.copy for picture in data.pictures))
+    with tempfile.TemporaryDirectory() as folder:
+        yield seen, index_of(seen, encoder, Path(folder) / "index")
+
+
 def read_all(
-    encoder: Encoder, data: Controlled, text: Texts | None = None
-) -> tuple[list[Question], dict[str, Doubles], float]:
-    """All questions about a set, one for a right answer of each reader, and the share of pictures named in full.
+    encoder: Encoder, data: Controlled, seen: Seen, index: Index, text: Texts | None = None
+) -> tuple[list[Question], dict[str, Doubles]]:
+    """All questions about a set, and one for a right answer of each reader.
 
     `text` saves time where several modes of a model share their text tower.
     """
-    seen = look_at(encoder, (picture.copy for picture in data.pictures))
     questions = questions_of(data.photos)
-    with tempfile.TemporaryDirectory() as folder:
-        index = index_of(seen, encoder, Path(folder) / "index")
-        found = margins(questions, text or Texts(encoder, questions), seen, index)
+    found = margins(questions, text or Texts(encoder, questions), seen, index)
     right = {reader: won(values) for reader, values in found.items() if not reader.endswith("_null")}
     shuffles = [right.pop(f"shuffled_{time}") for time in range(SHUFFLES)]
-    return questions, right | {"shuffled": np.mean(shuffles, axis=0)}, named(encoder, seen, data)
+    return questions, right | {"shuffled": np.mean(shuffles, axis=0)}
 
 
 def named(encoder: Encoder, seen: Seen, data: Controlled) -> float:
@@ -110,9 +117,18 @@ def named(encoder: Encoder, seen: Seen, data: Controlled) -> float:
     )
 
 
-def report(label: str, encoder: Encoder, data: Controlled, text: Texts | None = None) -> list[Metric]:
-    """Accuracy of every reader on both axes, and how often a picture and its mirror image are both read right."""
-    questions, right, share_named = read_all(encoder, data, text)
+def report(
+    label: str, encoder: Encoder, data: Controlled, text: Texts | None = None, *, gallery: bool = True
+) -> list[Metric]:
+    """Accuracy of every reader on both axes, and how often a picture and its mirror image are both read right.
+
+    With `gallery`, also what comes first among all pictures by statements about two things; most pictures lack at least
+    one of them.
+    """
+    with indexed(encoder, data) as (seen, index):
+        questions, right = read_all(encoder, data, seen, index, text)
+        share_named = named(encoder, seen, data)
+        first = statements(Searcher(index, encoder, QueryParser()), questions, data.photos) if gallery else []
     arrangements = np.array(data.arrangements(questions))
     metrics = [Metric(f"{label}_both_things_named", share_named, n=len(data.pictures))]
     for axis in ("lr", "ab"):
@@ -135,17 +151,7 @@ def report(label: str, encoder: Encoder, data: Controlled, text: Texts | None = 
         )
         for reader in _BOTH
     ]
-    return metrics
-
-
-def first_places(label: str, encoder: Encoder, data: Controlled) -> list[Metric]:
-    """What comes first among all pictures, by statements about two things; most pictures lack at least one of them."""
-    seen = look_at(encoder, (picture.copy for picture in data.pictures))
-    with tempfile.TemporaryDirectory() as folder:
-        index = index_of(seen, encoder, Path(folder) / "index")
-        searcher = Searcher(index, encoder, QueryParser())
-        found = statements(searcher, questions_of(data.photos), data.photos)
-    return [replace(metric, name=f"{label}_{metric.name}") for metric in found]
+    return metrics + [replace(metric, name=f"{label}_{metric.name}") for metric in first]
 
 
 def ways(name: str) -> list[tuple[DenseMode, DenseView]]:
@@ -166,25 +172,23 @@ def tiny_models(data: Controlled, choice: Controlled) -> Iterator[tuple[list[Met
     """Metrics of each tiny model on `data`, and what decided its best mode on `choice`."""
     for name in (CLASS_TOKEN, ATTENTION_POOLED):
         short = name.removeprefix("tiny-vit-").replace("-", "_")
+        encoders = {
+            f"{short}_{mode}_{view}": load_tiny(name, dense_mode=mode, dense_view=view)
+            for mode, view in ways(name)
+        }
+        text, choice_text = (Texts(load_tiny(name), questions_of(each.photos)) for each in (data, choice))
         votes: dict[str, float] = {}
-        metrics: list[Metric] = []
-        first = load_tiny(name)
-        text, choice_text = (Texts(first, questions_of(each.photos)) for each in (data, choice))
-        for mode, view in ways(name):
-            encoder = load_tiny(name, dense_mode=mode, dense_view=view)
-            label = f"{short}_{mode}_{view}"
-            _, right, _ = read_all(encoder, choice, choice_text)
+        for label, encoder in encoders.items():
+            with indexed(encoder, choice) as (seen, index):
+                _, right = read_all(encoder, choice, seen, index, choice_text)
             votes[label] = float(np.mean([right[reader].mean() for reader in _VOTES]))
-            metrics += report(label, encoder, data, text)
         best = max(votes, key=lambda label: votes[label])
-        metrics += [
-            replace(metric, name=metric.name.replace(best, f"{short}_best"))
-            for metric in metrics
-            if metric.name.startswith(f"{best}_")
-        ]
-        mode, view = next(way for way in ways(name) if best == f"{short}_{way[0]}_{way[1]}")
-        metrics += first_places(f"{short}_best", load_tiny(name, dense_mode=mode, dense_view=view), data)
-        yield metrics, votes
+        found = {
+            label: report(label, encoder, data, text, gallery=label == best)
+            for label, encoder in encoders.items()
+        }
+        again = [replace(metric, name=metric.name.replace(best, f"{short}_best")) for metric in found[best]]
+        yield [metric for metrics in found.values() for metric in metrics] + again, votes
 
 
 def main() -> None:
@@ -199,14 +203,14 @@ def main() -> None:
         encoder = load_encoder(arguments.encoder, arguments.pretrained)
         names = f"{arguments.encoder} {arguments.pretrained or ''}".strip()
         label = arguments.encoder.lower().replace("-", "_")
-        metrics += report(label, encoder, data) + first_places(label, encoder, data)
+        metrics += report(label, encoder, data)
     else:
         names = f"{CLASS_TOKEN}, {ATTENTION_POOLED} (trained from scratch on drawn scenes); {COMPACT}"
         for found, decided in tiny_models(data, controlled_set(seen_pairs() * rounds, seed=SEED + 1)):
             metrics += found
             votes |= decided
         encoder = load_encoder(COMPACT)
-        metrics += report(COMPACT, encoder, data) + first_places(COMPACT, encoder, data)
+        metrics += report(COMPACT, encoder, data)
     extra = {
         "arrangements": len({view.arrangement for view in data.views}),
         "pictures": len(data.pictures),

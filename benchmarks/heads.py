@@ -62,7 +62,7 @@ def main() -> None:
         options.error(f"--image-size {given.image_size}: must be a multiple of {PATCH * SIDE}")
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
     recipe = Recipe()
-    features = cached_features(given.cache, photos, recipe.crops, given.image_size)
+    features = cached_features(given.cache, photos, given.image_size)
     name, about = "heads", f"compact, heads trained on other folds, pictures of {given.image_size} px"
     if given.image_size != IMAGE_SIZE:
         name = f"{name}_{given.image_size}"
@@ -111,7 +111,7 @@ def folds_of(photos: int, folds: int) -> Iterator[tuple[Rows, Rows]]:
 
 
 def look_with(heads: Heads, features: Features, rows: Rows) -> Seen:
-    """Views as the compact encoder would see them with other heads."""
+    """Pictures as the compact encoder would see them with other heads."""
     with torch.no_grad():
         tokens = features.tokens[torch.from_numpy(rows)].float() @ heads.image.T
         pooled = functional.normalize(tokens.mean(dim=1), dim=-1).numpy()

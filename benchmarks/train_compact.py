@@ -19,17 +19,19 @@ Both towers stay frozen; what is learned are two matrices into a joint space of 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import ImageOps
 from safetensors.torch import save_file
 from timm.data import ImageNetInfo
 from torch import Tensor, nn
@@ -48,17 +50,19 @@ _BATCH = 16
 _SEEN = 0.3
 """Patches that a class must cover in all to have a place."""
 _TINY = 1e-6
+_SAME = 0.02
+"""Share of their size by which tokens may differ when a picture is seen again: batches of another size round
+differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """The constants of training; see the module's text for the losses.
 
-    ``crops`` are of each photograph, and a pass is over them too. ``dropout`` is of the towers' features. It matters
-    most: without it the heads learn the photographs by heart, as `benchmarks.heads` shows when it is set to zero.
+    ``dropout`` is of the towers' features. It matters most: without it the heads learn the photographs by heart, as
+    `benchmarks.heads` shows when it is set to zero.
     """
 
-    crops: int = 0
     passes: int = 55
     batch: int = 256
     learning_rate: float = 3e-3
@@ -80,18 +84,18 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """Outputs of the frozen towers, for V views of N photographs: view by view, in each photograph by photograph.
+    """Outputs of the frozen towers, for N photographs and then for their N mirror images, in the same order.
 
     Attributes
     ----------
-    tokens : (VN, P, 1280) bfloat16
+    tokens : (2N, P, 1280) bfloat16
         Patch tokens of the image tower.
     captions : (N, 5, 384) float32
     names : (C, 384) float32
         Class names of the boxes, as `classes_of` orders them.
     vocabulary : (W, 384) float32
         Everyday nouns, whose mean a search takes off each word.
-    targets : (VN, P, C + 1) float32
+    targets : (2N, P, C + 1) float32
         What covers a patch, as a distribution over the classes and nothing.
     imagenet : (1000, 384) float32
         Class names of the teacher.
@@ -133,72 +137,11 @@ def main() -> None:
     arguments = options.parse_args()
     photos = load_photos(arguments.data)
     recipe = Recipe()
-    features = cached_features(arguments.cache, photos, recipe.crops)
+    features = cached_features(arguments.cache, photos)
     heads = train(features, np.arange(len(photos)), recipe)
     tensors = {"image": heads.image.detach().half(), "text": heads.text.detach().half()}
     save_file(tensors, arguments.out, metadata={"recipe": repr(recipe), "photographs": str(len(photos))})
     print(f"-> {arguments.out}", file=sys.stderr)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A part of a photograph, perhaps mirrored.
-
-    Attributes
-    ----------
-    box : (x0, y0, x1, y1)
-        In shares of the picture, y down.
-    mirrored : bool
-    """
-
-    box: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
-    mirrored: bool = False
-
-    def picture(self, image: Image.Image) -> Image.Image:
-        """What is seen of a picture."""
-        x0, y0, x1, y1 = self.box
-        width, height = image.size
-        part = image.crop((round(x0 * width), round(y0 * height), round(x1 * width), round(y1 * height)))
-        return ImageOps.mirror(part) if self.mirrored else part
-
-    def boxes(self, boxes: Sequence[Box]) -> list[Box]:
-        """What is seen of boxes, in shares of the view; those that lie outside are left out."""
-        x0, y0, x1, y1 = self.box
-        seen = []
-        for box in boxes:
-            left, right = ((x - x0) / (x1 - x0) for x in (box.x0, box.x1))
-            top, bottom = ((y - y0) / (y1 - y0) for y in (box.y0, box.y1))
-            if self.mirrored:
-                left, right = 1.0 - right, 1.0 - left
-            left, top, right, bottom = max(left, 0.0), max(top, 0.0), min(right, 1.0), min(bottom, 1.0)
-            if left < right and top < bottom:
-                seen.append(replace(box, x0=left, y0=top, x1=right, y1=bottom))
-        return seen
-
-
-def views_of(photos: int, crops: int, *, seed: int = 0) -> list[list[View]]:
-    """Views of each photograph: the whole, its mirror image, and crops of half to nine tenths of its area.
-
-    The image tower is only nearly symmetric, so a mirror image is a second photograph with a known truth; a crop shows
-    the same things larger and elsewhere.
-
-    Parameters
-    ----------
-    photos, crops : int
-        How many, and how many crops of each.
-    """
-    rng = np.random.default_rng(seed)
-    views = [[View()] * photos, [View(mirrored=True)] * photos]
-    for _ in range(crops):
-        sides = np.sqrt(rng.uniform(0.5, 0.9, photos))[:, None] * np.exp(
-            rng.uniform(-0.15, 0.15, (photos, 1)) * [1, -1]
-        )
-        sides = np.minimum(sides, 1.0)
-        corners = rng.uniform(size=(photos, 2)) * (1.0 - sides)
-        edges = np.concatenate([corners, corners + sides], axis=1).tolist()
-        flips = (rng.uniform(size=photos) < 0.5).tolist()
-        views.append([View((a, b, c, d), flip) for (a, b, c, d), flip in zip(edges, flips, strict=True)])
-    return views
 
 
 def classes_of(photos: Sequence[Photo]) -> list[str]:
@@ -206,24 +149,16 @@ def classes_of(photos: Sequence[Photo]) -> list[str]:
     return sorted({box.name for photo in photos for box in photo.boxes})
 
 
-def tower_features(
-    photos: Sequence[Photo], views: Sequence[Sequence[View]], image_size: int = IMAGE_SIZE
-) -> Features:
-    """Run both frozen towers over the training data."""
+def tower_features(photos: Sequence[Photo], image_size: int = IMAGE_SIZE) -> Features:
+    """Run both frozen towers over the training data.
+
+    The image tower is only nearly symmetric, so a mirror image is a second photograph with a known truth.
+    """
     model, tokenise = assemble_towers(image_size)
-    transform = preprocessing_of(model)
-    tokens = []
-    jobs = [job for view in views for job in zip(photos, view, strict=True)]
-    with torch.no_grad():  # not inference mode, whose tensors nothing can be trained on
-        for start in range(0, len(jobs), _BATCH):
-            pixels = torch.stack(
-                [
-                    transform(view.picture(open_image(photo.path).image))
-                    for photo, view in jobs[start : start + _BATCH]
-                ]
-            )
-            seen = model.visual.trunk.forward_features(pixels.contiguous(memory_format=torch.channels_last))
-            tokens.append(seen.flatten(2).transpose(1, 2).bfloat16())
+    tokens = [
+        _look(model, photos[start : start + _BATCH], mirrored=mirrored)
+        for mirrored, start in itertools.product((False, True), range(0, len(photos), _BATCH))
+    ]
     model.text.proj = nn.Identity()
 
     def write(texts: Sequence[str]) -> Tensor:
@@ -235,16 +170,28 @@ def tower_features(
     imagenet = [info.index_to_description(number).split(",")[0].lower() for number in range(1000)]
     weights = image_weights()
     side = math.isqrt(tokens[0].shape[1])
-    targets = torch.stack([box_targets(view.boxes(photo.boxes), classes, side) for photo, view in jobs])
+    plain = torch.stack([box_targets(photo.boxes, classes, side) for photo in photos])
+    mirrored = plain.reshape(len(photos), side, side, -1).flip(2).flatten(1, 2)
     return Features(
         tokens=torch.cat(tokens),
         captions=torch.stack([write(photo.captions[:5]) for photo in photos]),
         names=write([phrase_text("a {}", name) for name in classes]),
         vocabulary=write([phrase_text("a {}", word) for word in WORDS]),
-        targets=targets,
+        targets=torch.cat([plain, mirrored]),
         imagenet=write([phrase_text("a {}", name) for name in imagenet]),
         teacher=(weights["_fc.weight"], weights["_fc.bias"]),
     )
+
+
+def _look(model: Any, photos: Sequence[Photo], *, mirrored: bool = False) -> Tensor:
+    """Patch tokens of the image tower, (N, P, 1280) bfloat16."""
+    transform = preprocessing_of(model)
+    images = [open_image(photo.path).image for photo in photos]
+    pixels = torch.stack([transform(ImageOps.mirror(one) if mirrored else one) for one in images])
+    with torch.no_grad():  # not inference mode, whose tensors nothing can be trained on
+        seen = model.visual.trunk.forward_features(pixels.contiguous(memory_format=torch.channels_last))
+    tokens: Tensor = seen.flatten(2).transpose(1, 2).bfloat16()
+    return tokens
 
 
 def box_targets(boxes: Sequence[Box], classes: Sequence[str], side: int) -> Tensor:
@@ -270,7 +217,7 @@ def box_targets(boxes: Sequence[Box], classes: Sequence[str], side: int) -> Tens
 
 
 def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
-    """Fit the heads on all views of some of the photographs; deterministic for a recipe and a machine."""
+    """Fit the heads on some of the photographs, both ways; deterministic for a recipe and a machine."""
     heads = Heads(recipe.seed)
     scales = [heads.log_scales, heads.nothing]
     optimiser = torch.optim.AdamW(
@@ -280,8 +227,7 @@ def train(features: Features, rows: NDArray[np.intp], recipe: Recipe) -> Heads:
         ],
         lr=recipe.learning_rate,
     )
-    views = len(features.tokens) // len(features.captions)
-    own = torch.from_numpy(np.concatenate([rows + view * len(features.captions) for view in range(views)]))
+    own = torch.from_numpy(np.concatenate([rows, rows + len(features.captions)]))
     steps = recipe.passes * len(own) // recipe.batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, recipe.learning_rate, total_steps=steps)
     generator = torch.Generator().manual_seed(recipe.seed)
@@ -389,23 +335,32 @@ def _divergence(logits: Tensor, target: Tensor) -> Tensor:
     )
 
 
-def cached_features(
-    path: Path | None, photos: Sequence[Photo], crops: int = 0, image_size: int = IMAGE_SIZE
-) -> Features:
-    """The towers' outputs, read from a file where there is one, or left there for the next run."""
-    if path is not None and path.exists():
-        kept = Features(**torch.load(path, weights_only=True))
-        came, wanted = kept.tokens.shape[:2], ((2 + crops) * len(photos), (image_size // PATCH) ** 2)
-        if came != wanted:
-            raise SystemExit(
-                f"{path} holds {came[0]} views of {came[1]} patches; {len(photos)} photographs of {image_size} px with "
-                f"{crops} crops each make {wanted[0]} of {wanted[1]}: remove it, or name another file"
-            )
-        return kept
-    features = tower_features(photos, views_of(len(photos), crops), image_size)
-    if path is not None:
-        torch.save({name: getattr(features, name) for name in Features.__slots__}, path)
-    return features
+def cached_features(path: Path | None, photos: Sequence[Photo], image_size: int = IMAGE_SIZE) -> Features:
+    """The towers' outputs, read from a file where there is one, or left there for the next run.
+
+    Raises
+    ------
+    SystemExit
+        The file holds something else: other photographs, or what another tower saw.
+    """
+    if path is None or not path.exists():
+        features = tower_features(photos, image_size)
+        if path is not None:
+            torch.save({name: getattr(features, name) for name in Features.__slots__}, path)
+        return features
+    kept = Features(**torch.load(path, weights_only=True))
+    came, wanted = kept.tokens.shape[:2], (2 * len(photos), (image_size // PATCH) ** 2)
+    if came != wanted:
+        raise SystemExit(
+            f"{path} holds {came[0]} pictures of {came[1]} patches; {len(photos)} photographs of {image_size} px "
+            f"and their mirror images make {wanted[0]} of {wanted[1]}: remove it, or name another file"
+        )
+    again, first = _look(assemble_towers(image_size)[0], photos[:1])[0].float(), kept.tokens[0].float()
+    if (again - first).norm() > _SAME * first.norm():
+        raise SystemExit(
+            f"{path} is not what the tower sees of {photos[0].path}: remove it, or name another file"
+        )
+    return kept
 
 
 if __name__ == "__main__":

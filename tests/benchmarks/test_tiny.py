@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.controlled import ROUNDS, Controlled, controlled_set, read_all, ways
+from benchmarks.controlled import ROUNDS, Controlled, controlled_set, indexed, named, read_all, ways
 from benchmarks.geometry import Texts, questions_of
 from benchmarks.tiny import ATTENTION_POOLED, CLASS_TOKEN, TINY, load_tiny, weights
 from benchmarks.tiny_scenes import unseen_pairs
@@ -28,8 +28,13 @@ def read(name: str, data: Controlled, some: Sequence[tuple[DenseMode, DenseView]
     text = Texts(load_tiny(name), questions_of(data.photos))
     made = []
     for mode, view in some:
-        _, right, named = read_all(load_tiny(name, dense_mode=mode, dense_view=view), data, text)
-        made.append({reader: float(np.mean(one)) for reader, one in right.items()} | {"named": named})
+        encoder = load_tiny(name, dense_mode=mode, dense_view=view)
+        with indexed(encoder, data) as (seen, index):
+            _, right = read_all(encoder, data, seen, index, text)
+        made.append(
+            {reader: float(np.mean(one)) for reader, one in right.items()}
+            | {"named": named(encoder, seen, data)}
+        )
     return made
 
 

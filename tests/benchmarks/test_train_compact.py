@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw
 
 from benchmarks.data import Box, Pair, Photo, load_photos
 from benchmarks.geometry import questions_of
@@ -14,60 +13,34 @@ from benchmarks.scenes import gallery, write_gallery
 from benchmarks.train_compact import (
     Features,
     Recipe,
-    View,
-    box_targets,
     cached_features,
+    classes_of,
     tower_features,
     train,
-    views_of,
 )
 
-BOX = Box("cup", 0.3, 0.5, 0.6, 0.9)
 
-
-@pytest.mark.parametrize(
-    "view",
-    [View(), View(mirrored=True), View((0.1, 0.2, 0.9, 0.95)), View((0.4, 0.0, 1.0, 0.7), mirrored=True)],
-)
-def test_a_box_stays_on_its_thing(view):
-    picture = Image.new("RGB", (400, 300))
-    ImageDraw.Draw(picture).rectangle((0.3 * 400, 0.5 * 300, 0.6 * 400 - 1, 0.9 * 300 - 1), fill="white")
-    seen = np.asarray(view.picture(picture).convert("L")) > 127
-    (box,) = view.boxes([BOX])
-    rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
-    height, width = seen.shape
-    assert (box.x0 * width, box.x1 * width) == pytest.approx((columns[0], columns[-1] + 1), abs=1.5)
-    assert (box.y0 * height, box.y1 * height) == pytest.approx((rows[0], rows[-1] + 1), abs=1.5)
-
-
-def test_a_box_outside_a_view_is_left_out():
-    assert View((0.7, 0.0, 1.0, 1.0)).boxes([BOX]) == []
-
-
-def test_views_are_the_whole_its_mirror_image_and_crops():
-    whole, mirror, *crops = views_of(50, 2)
-    assert set(whole) == {View()}
-    assert set(mirror) == {View(mirrored=True)}
-    for view in (view for crop in crops for view in crop):
-        x0, y0, x1, y1 = view.box
-        assert 0 <= x0 < x1 <= 1
-        assert 0 <= y0 < y1 <= 1
-        assert 0.4 < (x1 - x0) * (y1 - y0) <= 0.91
-    assert views_of(50, 2) == [whole, mirror, *crops]
-
-
-def test_targets_of_a_mirrored_view_are_mirrored():
-    plain, mirrored = (box_targets(view.boxes([BOX]), ["cup"], 12) for view in (View(), View(mirrored=True)))
-    assert torch.allclose(plain.reshape(12, 12, 2).flip(1), mirrored.reshape(12, 12, 2), atol=1e-6)
-    assert torch.allclose(plain.sum(dim=1), torch.ones(144))
+def test_targets_of_a_mirror_image_are_mirrored(tmp_path):
+    write_gallery(tmp_path, gallery(2))
+    photos = load_photos(tmp_path)
+    features = tower_features(photos, 192)
+    maps = features.targets.unflatten(1, (6, 6))
+    assert torch.equal(maps[2:], maps[:2].flip(2))
+    assert not torch.equal(maps[2:], maps[:2])
+    assert torch.allclose(features.targets.sum(dim=2), torch.ones(4, 36))
+    (box, *_) = photos[0].boxes
+    there = maps[0, :, :, classes_of(photos).index(box.name)] > 0
+    rows, columns = torch.nonzero(there, as_tuple=True)
+    assert columns.min() / 6 <= box.x0 + 1e-6 < box.x1 - 1e-6 <= (columns.max() + 1) / 6
+    assert rows.min() / 6 <= box.y0 + 1e-6 < box.y1 - 1e-6 <= (rows.max() + 1) / 6
 
 
 def test_the_heads_train_on_what_the_towers_see(tmp_path):
     write_gallery(tmp_path, gallery(6))
     photos = load_photos(tmp_path)
-    features = tower_features(photos, views_of(len(photos), 1))
-    assert features.tokens.shape == (18, 144, 1280)
-    assert len(features.targets) == 18
+    features = tower_features(photos)
+    assert features.tokens.shape == (12, 144, 1280)
+    assert len(features.targets) == 12
     recipe = Recipe(passes=12, batch=6, place_photos=3, patch_photos=6)
     heads = train(features, np.arange(len(photos)), recipe)
     scores = evaluate(heads, features, photos, np.arange(len(photos)))
@@ -80,11 +53,14 @@ def test_features_of_another_size_are_not_taken(tmp_path):
     write_gallery(tmp_path, gallery(1))
     photos = load_photos(tmp_path)
     kept = tmp_path / "features.pt"
-    features = cached_features(kept, photos, 0, 192)
+    features = cached_features(kept, photos, 192)
     assert features.tokens.shape == (2, 36, 1280)
-    assert torch.equal(cached_features(kept, photos, 0, 192).tokens, features.tokens)
-    with pytest.raises(SystemExit, match="2 views of 36 patches; 1 photographs of 384 px"):
+    assert torch.equal(cached_features(kept, photos, 192).tokens, features.tokens)
+    with pytest.raises(SystemExit, match="2 pictures of 36 patches; 1 photographs of 384 px"):
         cached_features(kept, photos)
+    write_gallery(tmp_path, list(gallery(2))[1:])
+    with pytest.raises(SystemExit, match="is not what the tower sees of"):
+        cached_features(kept, load_photos(tmp_path), 192)
 
 
 def test_the_mean_of_both_ways_has_no_hand():
