@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.testbed_experiments import CORE, DIVERSITY
+from benchmarks.testbed_experiments import CORE, DIVERSITY, of_diversity
 
 Document = dict[str, Any]
 Model = dict[str, Any]
@@ -55,6 +55,10 @@ def draw_all(document: Document, path: Path) -> list[Path]:
 def _models(document: Document, *names: str) -> list[dict[str, Any]]:
     found = document["experiments"]
     return [model for name in names if name in found for model in found[name]["models"]]
+
+
+def _diverse(document: Document) -> list[dict[str, Any]]:
+    return of_diversity({name: found["models"] for name, found in document["experiments"].items()})
 
 
 def _best(models: list[dict[str, Any]]) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def _curve(at: Any, document: Document, models: list[dict[str, Any]], along: str
 
 
 def _labels(document: Document, at: Any) -> bool:
-    models = _models(document, "left_only", *DIVERSITY)
+    models = _diverse(document)
     if len({model["world"]["n_pair"] for model in models}) < 2:
         return False
     _curve(at, document, models, "n_pair", "n_2")
@@ -123,7 +127,7 @@ def _labels(document: Document, at: Any) -> bool:
 
 
 def _placings(document: Document, at: Any) -> bool:
-    models = _models(document, "left_only", *DIVERSITY)
+    models = _diverse(document)
     if len({model["world"]["n_2"] for model in models}) < 2:
         return False
     _curve(at, document, models, "n_2", "n_pair")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks.record import Metric, cluster_bootstrap
-from benchmarks.testbed_experiments import CORE, DIVERSITY
+from benchmarks.testbed_experiments import CORE, of_diversity
 from benchmarks.testbed_measures import Measured, gain, over_models
 
 Found = Mapping[str, Sequence[Measured]]
@@ -81,9 +81,8 @@ def _core(models: Sequence[Measured]) -> list[Metric]:
 
 
 def _diversity(found: Found) -> list[Metric]:
-    models = [model for name in ("left_only", *DIVERSITY) for model in found.get(name, ())]
     cells: dict[tuple[int, int], list[Measured]] = {}
-    for model in models:
+    for model in of_diversity(found):
         cells.setdefault((model.values["world"]["n_pair"], model.values["world"]["n_2"]), []).append(model)
     if len(cells) < 2:
         return []

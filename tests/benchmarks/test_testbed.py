@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import testbed, testbed_train
-from benchmarks.testbed_experiments import EXPERIMENTS, Experiment, stacked
+from benchmarks.testbed_experiments import DIVERSITY, EXPERIMENTS, Experiment, of_diversity, stacked
 from benchmarks.testbed_measures import ABLATIONS, accuracies, match, measure
 from benchmarks.testbed_model import (
     IMAGE,
@@ -361,7 +361,16 @@ def test_the_experiments_can_be_drawn_and_stacked():
             assert len({model.world.length for model in models}) == 1
             assert min(model.world.training_pictures for model in models) >= experiment.batch
     merged = stacked(EXPERIMENTS)
-    assert sum(len(e.worlds) for e in merged) == sum(len(e.worlds) for e in EXPERIMENTS)
+    (one,) = (e for e in merged if e.name == "left_only")
+    apart = [w for e in EXPERIMENTS if e.name == "left_only" or e.name in DIVERSITY for w in e.worlds]
+    # left_only is one of the worlds of diversity
+    assert len(one.worlds) == len(set(one.worlds)) == len(apart) - 1
+    assert set(one.worlds) == set(apart)
+
+
+def test_diversity_is_its_own_unless_all_models_are_in_one_stack():
+    assert of_diversity({"left_only": [1], "diversity": [2, 3], "diversity_rest": [4]}) == [2, 3, 4]
+    assert of_diversity({"left_only": [1, 2], "grid_4x4": [3]}) == [1, 2]
 
 
 def test_rotary_models_have_no_position_terms():
