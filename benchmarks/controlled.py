@@ -176,7 +176,8 @@ def tiny_models(data: Controlled, choice: Controlled) -> Iterator[tuple[list[Met
             f"{short}_{mode}_{view}": load_tiny(name, dense_mode=mode, dense_view=view)
             for mode, view in ways(name)
         }
-        text, choice_text = (Texts(load_tiny(name), questions_of(each.photos)) for each in (data, choice))
+        first = next(iter(encoders.values()))
+        text, choice_text = (Texts(first, questions_of(each.photos)) for each in (data, choice))
         votes: dict[str, float] = {}
         for label, encoder in encoders.items():
             with indexed(encoder, choice) as (seen, index):

@@ -20,25 +20,30 @@ from benchmarks.train_compact import (
 )
 
 
-def test_targets_of_a_mirror_image_are_mirrored(tmp_path):
-    write_gallery(tmp_path, gallery(2))
-    photos = load_photos(tmp_path)
-    features = tower_features(photos, 192)
-    maps = features.targets.unflatten(1, (6, 6))
-    assert torch.equal(maps[2:], maps[:2].flip(2))
-    assert not torch.equal(maps[2:], maps[:2])
-    assert torch.allclose(features.targets.sum(dim=2), torch.ones(4, 36))
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory) -> tuple[list[Photo], Features]:
+    """Six drawn pictures, and what the towers see of them."""
+    folder = tmp_path_factory.mktemp("gallery")
+    write_gallery(folder, gallery(6))
+    photos = load_photos(folder)
+    return photos, tower_features(photos)
+
+
+def test_targets_of_a_mirror_image_are_mirrored(seen):
+    photos, features = seen
+    maps = features.targets.unflatten(1, (12, 12))
+    assert torch.equal(maps[6:], maps[:6].flip(2))
+    assert not torch.equal(maps[6:], maps[:6])
+    assert torch.allclose(features.targets.sum(dim=2), torch.ones(12, 144))
     (box, *_) = photos[0].boxes
     there = maps[0, :, :, classes_of(photos).index(box.name)] > 0
     rows, columns = torch.nonzero(there, as_tuple=True)
-    assert columns.min() / 6 <= box.x0 + 1e-6 < box.x1 - 1e-6 <= (columns.max() + 1) / 6
-    assert rows.min() / 6 <= box.y0 + 1e-6 < box.y1 - 1e-6 <= (rows.max() + 1) / 6
+    assert columns.min() / 12 <= box.x0 + 1e-6 < box.x1 - 1e-6 <= (columns.max() + 1) / 12
+    assert rows.min() / 12 <= box.y0 + 1e-6 < box.y1 - 1e-6 <= (rows.max() + 1) / 12
 
 
-def test_the_heads_train_on_what_the_towers_see(tmp_path):
-    write_gallery(tmp_path, gallery(6))
-    photos = load_photos(tmp_path)
-    features = tower_features(photos)
+def test_the_heads_train_on_what_the_towers_see(seen):
+    photos, features = seen
     assert features.tokens.shape == (12, 144, 1280)
     assert len(features.targets) == 12
     recipe = Recipe(passes=12, batch=6, place_photos=3, patch_photos=6)
