@@ -72,7 +72,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise SystemExit(
+            f"no {path}: --data names a folder that holds phrases/ and coco/train/ and stands beside cases/"
+        ) from None
+    return [json.loads(line) for line in lines]
 
 
 def _share(name: str, right: Sequence[bool]) -> Metric:
