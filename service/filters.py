@@ -20,6 +20,8 @@ from service.canonical import Rows
 from service.errors import SearchError
 
 CONDITIONS_LIMIT = 16
+CONDITION_LIMIT = 1000
+"""Characters of a condition."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -28,9 +30,8 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_CONDITION = re.compile(
-    r"\s*(?P<column>[^<>=!]+?)\s*(?P<operator><=|>=|!=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL
-)
+_CONDITION = re.compile(r"([^<>=!]+)(<=|>=|!=|=|<|>)(.*)", re.DOTALL)
+"""White space is stripped afterwards: a pattern that looks for it tries every split of a run of it."""
 
 
 class BadFilter(SearchError):
@@ -64,14 +65,20 @@ def read_condition(text: str) -> Condition:
     >>> read_condition("year >= 2020")
     Condition(column='year', operator='>=', value='2020')
     """
+    if len(text) > CONDITION_LIMIT:
+        raise BadFilter(
+            f"{text[:40]} ...",
+            f"a condition of {len(text)} characters, where at most {CONDITION_LIMIT} are read",
+        )
     found = _CONDITION.fullmatch(text)
-    if found is None:
+    column, operator, value = (part.strip() for part in found.groups()) if found else ("", "", "")
+    if not column:
         raise BadFilter(
             text,
             "a condition is a column, an operator and a value, as in year>=2020; operators are",
             [*_OPERATORS],
         )
-    return Condition(**found.groupdict())
+    return Condition(column, operator, value)
 
 
 def rows_where(table: pa.Table, conditions: Sequence[str]) -> Rows:
@@ -99,10 +106,10 @@ def rows_where(table: pa.Table, conditions: Sequence[str]) -> Rows:
         if one.column not in table.column_names:
             raise BadFilter(text, f"no column is called {one.column!r}; there are", table.column_names)
         column = table[one.column]
-        try:
+        try:  # half a character, which is no text to Arrow, equals nothing either
             value = pa.scalar(one.value).cast(column.type)
             compared = _OPERATORS[one.operator](column, value)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, UnicodeEncodeError):
             raise BadFilter(text, f"{one.column} holds {column.type}, and cannot be compared so") from None
         met &= pc.fill_null(compared, False).to_numpy(zero_copy_only=False)
     rows: Rows = np.flatnonzero(met)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import datetime
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +56,10 @@ def test_rows_are_those_that_meet_all_conditions(conditions, rows):
         ("year=last", "year holds int64"),
         ("taken>yesterday", "taken holds date32"),
         ("tags=a", "tags holds list"),
+        ("camera=\ud800", "camera holds string"),
+        ("camera\ud800=a", "there are: year, camera"),
+        (" " * 1000, "operators are"),
+        ("year>" + "2" * 1000, "a condition of 1005 characters, where at most 1000 are read"),
     ],
 )
 def test_what_cannot_be_met_is_refused_by_name(condition, says):
@@ -65,6 +71,15 @@ def test_what_cannot_be_met_is_refused_by_name(condition, says):
 
 def test_a_condition_keeps_what_its_value_holds():
     assert read_condition(" name != a<b ") == Condition("name", "!=", "a<b")
+    assert read_condition("last name\n=\n a  b ") == Condition("last name", "=", "a  b")
+
+
+@pytest.mark.parametrize("text", [" " * 999, "a" * 999, "a=" + "x " * 499, "a\t" * 499 + "!"])
+def test_no_condition_takes_long_to_read(text):
+    begun = time.perf_counter()
+    with contextlib.suppress(BadFilter):
+        read_condition(text)
+    assert time.perf_counter() - begun < 0.01
 
 
 @pytest.fixture(scope="module")
