@@ -49,12 +49,13 @@ class Scores:
     Attributes
     ----------
     total, native, spatial : (R,) float32
-        ``total`` is the sum rounded once, not the sum of the two rounded parts.
+        ``total`` is the sum rounded once, not the sum of the two rounded parts. After a second stage ``total`` and
+        ``spatial`` are float64.
     """
 
-    total: Floats
+    total: Floats | Doubles
     native: Floats
-    spatial: Floats
+    spatial: Floats | Doubles
 
     def __getitem__(self, which: NDArray[np.intp] | slice) -> Scores:
         return Scores(self.total[which], self.native[which], self.spatial[which])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from service.canonical import Floats, JointQuery, Rows, Scores, canonical_scores
+from service.canonical import Doubles, Floats, JointQuery, Rows, Scores, canonical_scores
 from service.cores import CORES, each
 from service.errors import NoDevice
 from service.int8 import Int8Scan
@@ -193,9 +193,14 @@ class Engine:
         return 1 + above[interval] + place[np.searchsorted(near, rows)]
 
 
-def _best_first(scores: Floats) -> Rows:
-    """Places (R,) of scores from the best to the worst, equals in their order; faster than a stable sort of floats."""
-    bits = (scores + np.float32(0.0)).view(np.int32)  # a negative zero is no less than zero
+def _best_first(scores: Floats | Doubles) -> Rows:
+    """Places (R,) of float32 scores from the best to the worst, equals in their order.
+
+    Faster than a stable sort of floats.
+    """
+    bits = (np.asarray(scores, np.float32) + np.float32(0.0)).view(
+        np.int32
+    )  # a negative zero is no less than zero
     # As whole numbers, floats are in order but for those below zero, which are the wrong way round.
     ascending = bits ^ (bits >> 31 & np.int32(0x7FFFFFFF))
     keys = (~ascending).astype(np.int64) << 32 | np.arange(len(scores))

@@ -12,7 +12,7 @@ lets no displacement, however large, stand in for a thing that is missing.
 
 How the stages join, whatever the page, batch or engine: exactly the first :data:`CANDIDATES` pictures of the first
 stage (all of a smaller index) are scored again and ordered by (score, row). The others follow in the order of the first
-stage; their spatial scores are lowered by one constant, so that the best of them does not exceed the last candidate.
+stage; their spatial scores are lowered by one constant, so that the best of them stays below the last candidate.
 
 Axes: R images, W words, P cells, G cells down and across.
 """
@@ -205,21 +205,21 @@ class Reranker:
         total = (native.astype(np.float64) + spatial).astype(np.float32)
         order = np.lexsort((rows, -total))
         tail = first.scores[count:]
-        lowered = np.float32(0.0)
+        lowered = 0.0
         if len(tail.total):
-            lowered = np.maximum(lowered, tail.total[0] - total[order[-1]])
-            while tail.total[0] - lowered > total[order[-1]]:  # the difference was rounded down
-                lowered = np.nextafter(lowered, np.float32(np.inf))
+            below = np.nextafter(total[order[-1]], np.float32(-np.inf))
+            lowered = max(0.0, float(tail.total[0]) - float(below))
+        # In float64 scores that differ still differ once they are lowered; in float32 they could come to tie.
         scores = Scores(
-            np.concatenate([total[order], tail.total - lowered]),
+            np.concatenate([total[order], tail.total.astype(np.float64) - lowered]),
             np.concatenate([native[order], tail.native]),
-            np.concatenate([spatial[order].astype(np.float32), tail.spatial - lowered]),
+            np.concatenate([spatial[order], tail.spatial.astype(np.float64) - lowered]),
         )
         return Joined(
             Top(np.concatenate([rows[order], first.rows[count:]]), scores),
             parts[order],
             count,
-            float(lowered),
+            lowered,
         )
 
     def parts(self, reading: Reading, rows: Rows) -> Doubles:

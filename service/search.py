@@ -389,6 +389,13 @@ class Searcher:
         warnings = (*parsed.warnings, *chosen.warnings)
         if chosen.ranked and request.readout not in (None, readout):
             warnings = (*warnings, f"The index has no patch grids: {readout} was used, not {wanted}.")
+        if readout is Readout.ADR and len(phrases(chosen.ranked)) == 1:
+            # The coupling with a single word is even: what is left of it is rounding.
+            readout = Readout.ADR_DENSE
+            warnings = (
+                *warnings,
+                f"{wanted} weighs words against each other, and one was read: {readout} was used.",
+            )
         return _Job(request, offset, parsed, chosen.ranked, warnings, readout, allowed=allowed)
 
     def _check(self, request: SearchRequest) -> tuple[SearchRequest, int, Rows | None] | SearchError:
@@ -538,7 +545,7 @@ class Searcher:
             float(request.weight),
             request.readout and request.readout.value,
             request.where,
-            *(files[role].sha256 for role in ("native", "sketch", "grid") if role in files),
+            *(files[role].sha256 for role in ("native", "sketch", "grid", "ledger") if role in files),
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,23 @@ def test_pages_and_batches_agree_across_the_join(scenes, query, candidates):
     for hit in whole.hits:
         assert hit.score == pytest.approx(hit.native_score + hit.spatial_score, abs=1e-6)
         assert sum(hit.contributions) == pytest.approx(hit.spatial_score, abs=1e-6)
+
+
+@pytest.mark.parametrize("candidates", [1, 5, 7, 16])
+def test_ties_break_by_id_at_the_join_too(scenes, candidates):
+    searcher = Searcher(scenes, TinyEncoder(), SmallParser(), candidates=candidates)
+    colours = ("red", "green", "blue", "yellow", "purple")
+    for one, other in itertools.permutations(colours, 2):
+        hits = searcher.search(f"{one} left of {other}", k=40).hits
+        assert list(hits) == sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+
+def test_one_word_alone_has_no_coupling(searcher):
+    coupled = searcher.search("red on the left", k=40, readout=Readout.ADR)
+    assert coupled.readout is Readout.ADR_DENSE
+    assert "weighs words against each other" in coupled.warnings[0]
+    assert coupled.hits == searcher.search("red on the left", k=40, readout=Readout.ADR_DENSE).hits
+    assert searcher.search("red left of blue", readout=Readout.ADR).warnings == ()
 
 
 def test_the_candidates_are_the_first_stage(scenes):

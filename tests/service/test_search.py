@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,15 @@ def test_a_relation_that_cannot_rank_leaves_the_native_ranking(searcher):
         assert auto.mode is Ranking.NATIVE
         assert not auto.ranked_relations
         assert bits(auto) == bits(searcher.search(query, k=60, mode=Mode.NATIVE))
+
+
+def test_a_cursor_does_not_outlive_the_table_that_filters_read(searcher):
+    cursor = searcher.search("red", k=3).next_cursor
+    files = dict(searcher.index.manifest.files)
+    files["ledger"] = replace(files["ledger"], sha256="0" * 64)
+    newer = replace(searcher.index, manifest=replace(searcher.index.manifest, files=files))
+    with pytest.raises(BadCursor, match="older index"):
+        Searcher(newer, TinyEncoder(), SmallParser()).search("red", k=3, cursor=cursor)
 
 
 def test_native_is_the_plain_inner_product(searcher):
