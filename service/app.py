@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indexer.images import THUMBNAIL_MEDIA_TYPE
 from parser import SAYINGS
 from service import problems
-from service.errors import OutOfRange, SearchError
+from service.errors import NotOffered, SearchError
 from service.facts import brief_facts, index_facts
 from service.pictures import THUMBNAIL_SIDES
 from service.problems import MEDIA_TYPE, BodyTooLarge, NotReady, problem_of, problem_of_validation, respond
@@ -188,7 +188,9 @@ def create_app(
     _add_pictures(app)
     _add_health(app, settings)
     _add_pages(app)
-    app.add_middleware(Guard)
+    build = app.build_middleware_stack
+    # Around all else: an answer to a failure inside goes out past what add_middleware adds.
+    app.build_middleware_stack = lambda: Guard(build())  # type: ignore[method-assign]
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -289,7 +291,7 @@ def _add_pictures(app: FastAPI) -> None:
     ) -> Response:
         """Send a small JPEG, upright and without metadata."""
         if side not in THUMBNAIL_SIDES:
-            raise _WrongSide(side)
+            raise NotOffered("side", side, THUMBNAIL_SIDES)
         pictures = request.app.state.holder.searcher.pictures
         found = pictures[image_id]
         tag = f'"{(found.content_hash or found.id)[:32]}-{side}"'
@@ -350,17 +352,11 @@ def _add_pages(app: FastAPI) -> None:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
 
-class _WrongSide(OutOfRange):
-    title = OutOfRange.title
-
-    def __init__(self, came: int) -> None:
-        super().__init__("side", came, THUMBNAIL_SIDES[0], THUMBNAIL_SIDES[-1])
-        self.detail = f"side is {came}: allowed are {', '.join(map(str, THUMBNAIL_SIDES))}"
-        self.allowed = list(THUMBNAIL_SIDES)
-
-
 class Guard:
-    """Adds the security headers and refuses bodies beyond :data:`BODY_LIMIT`, announced or not."""
+    """Adds the security headers, refuses bodies beyond :data:`BODY_LIMIT`, announced or not, and answers HEAD.
+
+    HEAD is GET to the application; the server sends no body to who did not ask for one.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -370,6 +366,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
         received = 0
 
         async def counted() -> Message:
@@ -400,7 +398,7 @@ def _item(item: Any) -> SearchRequest | SearchError | dict[str, Any]:
     try:
         return SearchBody.model_validate({"query": item} if isinstance(item, str) else item).to_request()
     except ValidationError as error:
-        return problem_of_validation([dict(one) for one in error.errors()])
+        return problem_of_validation([{**one, "loc": ("body", *one["loc"])} for one in error.errors()])
     except SearchError as error:
         return error
 

@@ -76,6 +76,21 @@ class OutOfRange(SearchError):
         )
 
 
+class NotOffered(SearchError):
+    """A value that is none of a few."""
+
+    title = "A value is not offered"
+
+    def __init__(self, field: str, came: object, allowed: Iterable[object]) -> None:
+        offered = list(allowed)
+        super().__init__(
+            f"{field} is {came}: allowed are {', '.join(map(str, offered))}",
+            field=field,
+            came=came,
+            allowed=offered,
+        )
+
+
 class BadCursor(SearchError):
     """A cursor that does not continue this search."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -11,8 +11,10 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from service.errors import ImageGone, SearchError, UnknownImage
+from service.schemas import ALLOWED, BatchBody, SearchBody
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -83,29 +85,42 @@ def problem(
 
 def problem_of(error: SearchError) -> dict[str, Any]:
     """Body of an error of a search."""
-    slug = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
     status = _STATUS.get(type(error), HTTPStatus.UNPROCESSABLE_ENTITY)
     return problem(
-        status, error.title, error.detail, kind=f"/docs#{slug}", field=error.field, allowed=error.allowed
+        status,
+        error.title,
+        error.detail,
+        kind=f"/docs#{slug(type(error))}",
+        field=error.field,
+        allowed=error.allowed,
     )
 
 
-def problem_of_validation(errors: list[dict[str, Any]]) -> dict[str, Any]:
-    """Body of what pydantic refused: the first error, with its field and what is allowed."""
+def slug(kind: type[SearchError]) -> str:
+    """Name of a kind of error in the description of the interface."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+
+
+def problem_of_validation(
+    errors: Sequence[Mapping[str, Any]], known: Iterable[str] = SearchBody.model_fields
+) -> dict[str, Any]:
+    """Body of what pydantic refused: the first error, with its field and what is allowed.
+
+    Parameters
+    ----------
+    errors : sequence of mapping
+        With locations that begin with a place: ``query``, ``path`` or ``body``.
+    known : iterable of str
+        The fields that there are.
+    """
     first = errors[0]
-    location = [str(part) for part in first["loc"] if part not in {"query", "body", "path"}]
-    # A field may be named as its place is ("query" in the query): the last part is the field then.
-    field = ".".join(location) or str((*first["loc"], "body")[0])
+    place, *location = map(str, first["loc"])
+    field = ".".join(location) or place
     if first["type"] == "json_invalid":
         return problem(
             422, "The body is not JSON", f"the body is not JSON: {first['ctx']['error']}", field="body"
         )
-    context = first.get("ctx", {})
-    allowed: Any = {
-        name: context[key] for key, name in (("ge", "minimum"), ("le", "maximum")) if key in context
-    }
-    if first["type"] == "enum" or first["type"] == "literal_error":
-        allowed = re.findall(r"'([^']*)'", context["expected"])
+    allowed = [*known] if first["type"] == "extra_forbidden" else ALLOWED.get((*location, field)[0])
     return problem(
         422,
         "A value was refused",
@@ -120,6 +135,17 @@ def respond(body: dict[str, Any], headers: Mapping[str, str] | None = None) -> J
     return JSONResponse(body, body["status"], headers=headers, media_type=MEDIA_TYPE)
 
 
+def _methods(request: Request) -> list[str]:
+    """What a path takes: of several routes to one path the framework names the methods of the first alone."""
+    routes = [
+        one
+        for one in request.app.routes
+        if isinstance(one, Route) and one.matches(request.scope)[0] is not Match.NONE
+    ]
+    methods = {method for one in routes for method in one.methods or ()}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
+
+
 def install(app: FastAPI) -> None:
     """Let an application answer every error with a problem."""
 
@@ -129,14 +155,26 @@ def install(app: FastAPI) -> None:
         return respond(problem_of(error), {"Retry-After": wait} if wait else None)
 
     @app.exception_handler(RequestValidationError)
-    async def validation_error(_: Request, error: RequestValidationError) -> JSONResponse:
-        return respond(problem_of_validation(list(error.errors())))
+    async def validation_error(request: Request, error: RequestValidationError) -> JSONResponse:
+        model = BatchBody if request.url.path.endswith("/batch") else SearchBody
+        return respond(problem_of_validation(error.errors(), model.model_fields))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        if isinstance(error.__cause__, SearchError):  # FastAPI takes whatever stops a body for a bad one
+            return await search_error(request, error.__cause__)
+        if error.status_code == HTTPStatus.BAD_REQUEST and error.__cause__:
+            return respond(
+                problem(
+                    422, "The body is not JSON", "the body is not JSON in UTF-8, or too deep", field="body"
+                )
+            )
         phrase = HTTPStatus(error.status_code).phrase
         where = f"{request.method} {request.url.path[:100]}"
-        return respond(problem(error.status_code, phrase, f"{where}: {phrase.lower()}"), error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(_methods(request))
+        return respond(problem(error.status_code, phrase, f"{where}: {phrase.lower()}"), headers)
 
     @app.exception_handler(Exception)
     async def unforeseen(_: Request, __: Exception) -> JSONResponse:

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.errors import SearchError
 from service.filters import CONDITIONS_LIMIT
-from service.query import K_RANGE, OFFSET_RANGE, WEIGHT_RANGE, Mode, Readout, SearchRequest
+from service.pictures import THUMBNAIL_SIDES
+from service.query import (
+    K_RANGE,
+    OFFSET_RANGE,
+    SCORE_RANGE,
+    WEIGHT_RANGE,
+    Mode,
+    Readout,
+    SearchRequest,
+)
 
 BATCH_LIMIT = 256
+
+
+def _between(low: float, high: float) -> dict[str, float]:
+    return {"minimum": low, "maximum": high}
+
+
+ALLOWED: Mapping[str, dict[str, float] | list[Any]] = {
+    "k": _between(*K_RANGE),
+    "offset": _between(*OFFSET_RANGE),
+    "weight": _between(*WEIGHT_RANGE),
+    "min_score": _between(*SCORE_RANGE),
+    "mode": [*Mode],
+    "readout": [*Readout],
+    "depth": [False, True],
+    "explain": [False, True],
+    "where": _between(0, CONDITIONS_LIMIT),
+    "queries": _between(1, BATCH_LIMIT),
+    "side": [*THUMBNAIL_SIDES],
+}
+"""What a field may hold, for whoever sent something else; of a list, how many items."""
 
 
 class SearchBody(BaseModel):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import shutil
 import threading
 import time
@@ -18,8 +19,10 @@ from pydantic import TypeAdapter
 
 from indexer.store import open_index
 from parser import QueryParser
+from service.errors import InexactDevice, NoDevice, SearchError
+from service.problems import slug
 from service.query import Mode
-from service.schemas import BatchAnswer, ParsedModel, PictureModel, Problem, SearchAnswer
+from service.schemas import BatchAnswer, ParsedModel, PictureModel, Problem, SearchAnswer, SearchBody
 from service.search import Searcher
 from service.settings import Settings
 from tests.service.conftest import Running
@@ -107,8 +110,16 @@ def test_a_batch_answers_item_by_item(client):
     assert len(results[2]["hits"]) == 3
     assert [one["error"]["field"] for one in results if "error" in one][:3] == ["query", "k", "kk"]
     assert all(one["error"]["status"] == 422 for one in results if "error" in one)
-    problem(client.post("/v1/search/batch", json={"queries": []}), 422)
-    problem(client.post("/v1/search/batch", json={"queries": ["a"] * 257}), 422)
+    for queries in ([], ["a"] * 257):
+        refused = problem(client.post("/v1/search/batch", json={"queries": queries}), 422)
+        assert (refused["field"], refused["allowed"]) == ("queries", {"minimum": 1, "maximum": 256})
+    odd = b'{"queries": ["red", {"query": 5}, {"q": "red", "where": ["format=\\ud800"]}]}'
+    results = client.post(
+        "/v1/search/batch", content=odd, headers={"content-type": "application/json"}
+    ).json()
+    assert [one.get("error", {}).get("field") for one in results["results"]] == [None, "query", "where"]
+    refused = problem(client.post("/v1/search/batch", json={"queries": ["red"], "k": 3}), 422)
+    assert refused["allowed"] == ["queries"]
 
 
 @pytest.mark.parametrize(
@@ -118,19 +129,20 @@ def test_a_batch_answers_item_by_item(client):
         ({"q": ""}, "query", None),
         ({"q": " \t"}, "query", None),
         ({"q": "a", "query": "b"}, "query", None),
-        ({"q": "red", "k": 0}, "k", {"minimum": 1}),
-        ({"q": "red", "k": -1}, "k", {"minimum": 1}),
-        ({"q": "red", "k": 10**9}, "k", {"maximum": 1000}),
-        ({"q": "red", "k": "ten"}, "k", None),
-        ({"q": "red", "offset": -1}, "offset", {"minimum": 0}),
+        ({"q": "red", "k": 0}, "k", {"minimum": 1, "maximum": 1000}),
+        ({"q": "red", "k": -1}, "k", {"minimum": 1, "maximum": 1000}),
+        ({"q": "red", "k": 10**9}, "k", {"minimum": 1, "maximum": 1000}),
+        ({"q": "red", "k": "ten"}, "k", {"minimum": 1, "maximum": 1000}),
+        ({"q": "red", "offset": -1}, "offset", {"minimum": 0, "maximum": 10**9}),
         ({"q": "red", "mode": "fast"}, "mode", ["auto", "native"]),
-        ({"q": "red", "weight": "nan"}, "weight", None),
-        ({"q": "red", "weight": -2}, "weight", {"minimum": 0.0}),
+        ({"q": "red", "weight": "nan"}, "weight", {"minimum": 0.0, "maximum": 100.0}),
+        ({"q": "red", "weight": -2}, "weight", {"minimum": 0.0, "maximum": 100.0}),
         ({"q": "red", "min_score": "nan"}, "min_score", {"minimum": -1000.0, "maximum": 1000.0}),
         ({"q": "red", "min_score": "inf"}, "min_score", {"minimum": -1000.0, "maximum": 1000.0}),
         ({"q": "red", "cursor": "x"}, "cursor", None),
-        ({"q": "red", "limit": 3}, "limit", None),
-        ({"q": "red", "depth": "maybe"}, "depth", None),
+        ({"q": "red", "limit": 3}, "limit", [*SearchBody.model_fields]),
+        ({"q": "red", "depth": "maybe"}, "depth", [False, True]),
+        ({"q": "red", "where": ["format=PNG"] * 17}, "where", {"minimum": 0, "maximum": 16}),
     ],
 )
 def test_bad_values_name_the_field(client, params, field, allowed):
@@ -140,9 +152,26 @@ def test_bad_values_name_the_field(client, params, field, allowed):
         assert body["allowed"] == allowed
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"null", b'"red"', b'{"q": 5}'])
-def test_bad_bodies(client, content):
-    problem(client.post("/v1/search", content=content, headers={"content-type": "application/json"}), 422)
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        (b"", "body"),
+        (b"{", "body"),
+        (b"[]", "body"),
+        (b"\xff\xfe", "body"),
+        (b"null", "body"),
+        (b'"red"', "body"),
+        (b'{"q": 5}', "q"),
+        (b'{"query": 5}', "query"),
+        (b'{"query": "red", "body": 1}', "body"),
+        (b'{"q": "\xff"}', "body"),
+        (b"[" * 100_000, "body"),
+    ],
+    ids=lambda value: ascii(value[:12]),
+)
+def test_bad_bodies(client, content, field):
+    headers = {"content-type": "application/json"}
+    assert problem(client.post("/v1/search", content=content, headers=headers), 422)["field"] == field
 
 
 def test_bodies_beyond_use_are_refused(client):
@@ -154,7 +183,7 @@ def test_bodies_beyond_use_are_refused(client):
             yield b" " * (100 << 10)
 
     with contextlib.suppress(httpx.TransportError):  # the server may hang up while we still send
-        assert client.post("/v1/search", content=chunks()).status_code in {400, 413}
+        assert problem(client.post("/v1/search", content=chunks()), 413)["type"] == "/docs#body-too-large"
     assert client.get("/livez").status_code == 200
 
 
@@ -209,10 +238,27 @@ def test_half_a_character_is_no_failure(client):
 def test_every_error_is_a_problem(client):
     problem(client.get("/nowhere"), 404)
     problem(client.get("/v1/nowhere/<b>"), 404)
-    assert "GET" in client.delete("/v1/search").headers["allow"]
+    assert client.delete("/v1/search").headers["allow"] == "GET, HEAD, POST"
+    assert client.post("/livez").headers["allow"] == "GET, HEAD"
     problem(client.delete("/v1/search"), 405)
     problem(client.get("/static/nothing.js"), 404)
     problem(client.get("/static/..%2fapp.py"), 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/livez", "/v1/search?q=red", "/v1/search?q=", "/static/app.js", "/nowhere"]
+)
+def test_head_is_get_without_a_body(client, path):
+    got, asked = client.get(path), client.head(path)
+    assert asked.status_code == got.status_code
+    assert asked.headers["content-type"] == got.headers["content-type"]
+    assert asked.content == b""
+
+
+def test_every_problem_is_described(client):
+    described = set(re.findall(r'<tr id="([^"]+)"', client.get("/docs").text))
+    kinds = [kind for kind in SearchError.__subclasses__() if kind not in (NoDevice, InexactDevice)]
+    assert {slug(kind) for kind in kinds} == described
 
 
 def test_parse_relations_and_info(client):
@@ -371,6 +417,7 @@ def test_one_broken_request_does_not_stop_the_others(slow_server):
         broken = pool.submit(slow_server.client.get, "/v1/search?q=break")
         good = pool.submit(slow_server.client.get, "/v1/search?q=good")
         body = problem(broken.result(), 500)
+        assert broken.result().headers["x-content-type-options"] == "nosniff"
         assert "secret" not in json.dumps(body)
         assert good.result().status_code == 200
     assert slow_server.client.get("/readyz").status_code == 200
