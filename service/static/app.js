@@ -97,6 +97,7 @@ async function search() {
 
 async function more() {
   const button = $("more");
+  const { signal } = running;
   button.disabled = true;
   try {
     for (const side of ["main", "other"]) {
@@ -105,12 +106,12 @@ async function more() {
       const mode = side === "other" || state.view === "native" ? "native" : "auto";
       const next = await insist("/v1/search", {
         query: state.query, k: PAGE, explain: true, depth: state.depth, mode, cursor: page.next_cursor,
-      });
+      }, signal);
       state[side] = { ...next, hits: [...page.hits, ...next.hits], took_ms: page.took_ms };
     }
     show();
   } catch (error) {
-    tell(sentence(error.message), true);
+    if (error.name !== "AbortError") tell(sentence(error.message), true); // else another search is under way
   } finally {
     button.disabled = false;
   }

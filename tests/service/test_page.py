@@ -176,6 +176,27 @@ def test_more_pictures_until_the_end(page):
     assert len(set(ids(page))) == 61
 
 
+def test_more_of_one_search_does_not_show_in_the_next(page, site):
+    page.goto(f"/?q={QUERY}")
+    expect(page.locator(".tile")).to_have_count(24)
+    held = []
+    page.route(
+        "**/v1/search",
+        lambda route: held.append(route) if "cursor" in route.request.post_data else route.continue_(),
+    )
+    with page.expect_request("**/v1/search"):
+        page.get_by_role("button", name="Show more").click()
+    page.locator("#query").fill("a yellow thing")
+    page.keyboard.press("Enter")
+    wanted = [hit["id"] for hit in api(site, q="a yellow thing")["hits"]]
+    expect(page.locator(f'.tile[data-id="{wanted[0]}"] .rank')).to_have_text("1")
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("button", name="Show more")).to_be_enabled()
+    page.wait_for_timeout(200)
+    assert ids(page) == wanted
+
+
 def test_names_and_queries_stay_text(page):
     page.goto(f"/?q={QUERY}")
     place = page.locator(f".shot[aria-label*='{HOSTILE[:8]}']")
