@@ -29,8 +29,11 @@ _OPPOSITE: dict[Relation | Position, Relation | Position] = {
     Position.AT_TOP: Position.AT_BOTTOM,
     Position.AT_BOTTOM: Position.AT_TOP,
 }
+_JOINTS = (Kind.CONJUNCTION, Kind.COMMA, Kind.SUBORDINATOR)
 _SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
 _CARRYING = frozenset(words.CARRYING.split())
+_STANDING = frozenset("stand sit lie hang rest perch float hover sleep hide wait kneel crouch".split())
+"""Verbs without an object: a noun phrase after one is its subject."""
 
 
 @dataclass(slots=True)
@@ -260,8 +263,6 @@ class _Reader:
 
     def _place(self, i: int) -> int:
         """Read one place phrase, or several joined by "and" that share an object; returns the last item used."""
-        if self._starts_anew(i):
-            self._take([])
         group = self._group(i)
         used = i + 2 * (len(group) - 1)
         either = any(item.text == "or" for item in self.items[i:used])
@@ -273,6 +274,9 @@ class _Reader:
         if last.entry.role is Role.UNSCORED and group[0].text in ("between", "in between"):
             target, self.amid = None, True
         used += target is not None
+        if self._starts_anew(i, used):
+            self._take([])
+            self.negated = False
         sideways = all(item.phrase is not None and item.phrase.entry.relation in _SIDEWAYS for item in group)
         chained = self.target is not None and self.last is Kind.NOUN
         unclear = self.unclear or either or (amid and not last.owner)
@@ -312,17 +316,33 @@ class _Reader:
             group.append(self.items[i])
         takes = _phrase(group[-1]).entry.role in (Role.RELATION, Role.OWN_SIDE)
         shared = takes and i + 1 < len(self.items) and self.items[i + 1].kind is Kind.NOUN
-        return group if shared else group[:1]
+        # "a dog is on the left and under a tree is a cat": only the second is of the tree
+        apart = bool(self.subjects) and self.last not in _JOINTS and self._turns_round(i + 2)
+        return group if shared and not apart else group[:1]
 
-    def _starts_anew(self, i: int) -> bool:
-        """Whether a position stands before its subject in a clause of its own: "and on the right a doctor"."""
+    def _starts_anew(self, i: int, used: int) -> bool:
+        """Whether the place phrases from ``i`` to ``used`` stand before their subject in a clause of its own."""
+        if self.last not in _JOINTS:
+            return False
+        if self._turns_round(used + 1):
+            return True
         following = self.items[i + 1] if i + 1 < len(self.items) else None
-        return (
-            self.last in (Kind.CONJUNCTION, Kind.COMMA)
-            and (_phrase(self.items[i]).entry.role is Role.POSITION or len(_phrase(self.items[i]).owner) == 1)
+        return (  # "and on the right a doctor"
+            (_phrase(self.items[i]).entry.role is Role.POSITION or len(_phrase(self.items[i]).owner) == 1)
             and following is not None
             and ((following.kind is Kind.NOUN and following.full != following.text) or following.text == ":")
         )
+
+    def _turns_round(self, i: int) -> bool:
+        """Whether a verb and then its subject follow at ``i``: "is a cat", "there is a cat", "sits a cat"."""
+        turned = False
+        for item in self.items[i : i + 4]:
+            if item.kind is Kind.NOUN:
+                return turned and not item.pronoun
+            if item.kind not in (Kind.THERE, Kind.AUXILIARY) and item.head not in _STANDING:
+                return False
+            turned = True
+        return False
 
     def _allowed(self, place: Chunk, target: Chunk | None) -> bool:
         """Whether a place phrase without a subject so far says something, so that a subject may follow."""
