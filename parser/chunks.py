@@ -18,6 +18,7 @@ _BEFORE_VERB = (
 )  # fmt: skip
 _DETERMINERS = words.DETERMINERS | words.POSSESSIVES | {"no"}
 _ONE = frozenset("a an one this that each every another".split())
+_UNNAMED = frozenset('",')  # signs inside a noun phrase that are no part of its name
 _BREAKS = frozenset(".;!?|/…")
 
 
@@ -261,7 +262,7 @@ class _Cutter(Sentence):
                 continue
             if not self._grows(i, content):
                 break
-            if self.tokens[i] != '"':
+            if self.tokens[i] not in _UNNAMED:
                 content.append(self.tokens[i])
             i += 1
         if not content:
@@ -276,7 +277,7 @@ class _Cutter(Sentence):
         ):
             return i
         content[-1] = content[-1].removesuffix("'s")  # "the cat's left of the dog"
-        full = " ".join(token for token in self.tokens[start:i] if token != '"').removesuffix("'s")
+        full = " ".join(token for token in self.tokens[start:i] if token not in _UNNAMED).removesuffix("'s")
         noun = Chunk(Kind.NOUN, " ".join(content), full, head or content[-1], start=first, negative=negative)
         noun.nameless = len(content) == 1 and content[0] in words.INDEFINITE
         self.items.append(noun)
@@ -300,6 +301,9 @@ class _Cutter(Sentence):
     def _grows(self, i: int, content: list[str]) -> bool:
         """Whether the noun phrase that so far reads ``content`` takes in the word at ``i``."""
         if i in self.idiom or self.paired(i, content):
+            return True
+        begun = self._determined or not self._after(Kind.PREPOSITION, Kind.VERB, Kind.AUXILIARY)
+        if begun and self.listed(i, content):  # but "in red, small dogs", "is black, white dogs"
             return True
         if not self.nounish(i):
             return self.adverb_inside(i, content)
