@@ -104,6 +104,9 @@ class _Cutter(Sentence):
             return i + 1
         if token in words.CONJUNCTIONS:
             return self._add(Kind.CONJUNCTION, i)
+        for excluding in words.EXCLUDING:
+            if self.tokens[i : i + len(excluding)] == excluding:
+                return self._add(Kind.NEGATOR, i) - 1 + len(excluding)
         if token == "as":
             dressed = self._after(Kind.VERB) and self.items[-1].head == "dress"
             return self._add(Kind.PREPOSITION if dressed else Kind.SUBORDINATOR, i)

@@ -265,7 +265,7 @@ class _Reader:
         """Read one place phrase, or several joined by "and" that share an object; returns the last item used."""
         group = self._group(i)
         used = i + 2 * (len(group) - 1)
-        either = any(item.text == "or" for item in self.items[i:used])
+        either = any(item.text == "or" for item in self.items[max(i - 1, 0) : used])
         following = self.items[used + 1] if used + 1 < len(self.items) else None
         last = _phrase(group[-1])
         takes = last.entry.role in (Role.RELATION, Role.OWN_SIDE, Role.PART, Role.UNSCORED) and not last.owner
@@ -274,6 +274,8 @@ class _Reader:
         if last.entry.role is Role.UNSCORED and group[0].text in ("between", "in between"):
             target, self.amid = None, True
         used += target is not None
+        joined = self.items[used + 1 : used + 3]
+        either |= [item.kind for item in joined] == [Kind.CONJUNCTION, Kind.PLACE] and joined[0].text == "or"
         if self._starts_anew(i, used):
             self._take([])
             self.negated = False
