@@ -100,10 +100,10 @@ class _Cutter(Sentence):
             return self._add(_SIGNS[token], i)
         if token in _BREAKS or foreign(token):
             return self._add(Kind.BREAK, i)
-        if not token[0].isalnum():
-            return i + 1
         if token in words.CONJUNCTIONS:
             return self._add(Kind.CONJUNCTION, i)
+        if not token[0].isalnum():
+            return i + 1
         for excluding in words.EXCLUDING:
             if self.tokens[i : i + len(excluding)] == excluding:
                 return self._add(Kind.NEGATOR, i) - 1 + len(excluding)

@@ -309,7 +309,9 @@ def _bare_sides(tokens: list[str], found: list[Phrase]) -> list[Phrase]:
         if before == "(" and after == ")" and i > 1:
             before, after = tokens[i - 2], ","
         noun = before[0].isalnum() and before not in _CLOSED and before not in VERB_FORMS
-        if (noun and after in (",", ";", ".", "and", "|", "/")) or (after == ":" and not before[0].isalnum()):
+        if (noun and after in (",", ";", ".", "and", "&", "|", "/")) or (
+            after == ":" and not before[0].isalnum()
+        ):
             bare[token].append(i)
     if len(bare["left"]) != 1 or len(bare["right"]) != 1:
         return []
