@@ -127,6 +127,8 @@ class _Cutter(Sentence):
         if (token in words.PRONOUNS and token != "her") or (token == "her" and not self.nounish(i + 1)):
             return self._stand_in(token, i, pronoun=True)
         if token in words.INDEFINITE and not (token in ("one", "all", "other") and self.nounish(i + 1)):
+            if self.tokens[i : i + 2] == ["one", "another"]:
+                return self._stand_in("one another", i, nameless=True) + 1
             return self._stand_in(token, i, nameless=True)
         if token in words.PREPOSITIONS and not (token == "like" and self._after(Kind.AUXILIARY)):
             return self._add(Kind.PREPOSITION, i)

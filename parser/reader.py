@@ -86,6 +86,13 @@ def _phrase(item: Chunk) -> Phrase:
     return item.phrase
 
 
+def _is_thing(target: Chunk) -> bool:
+    """Whether an object is a thing that may have a place itself: "the one", not "each other"."""
+    if target.nameless:
+        return target.full not in ("each other", "one another")
+    return target.head not in nouns.ABSTRACT
+
+
 def _owner(owner: tuple[str, ...]) -> Chunk:
     """Make a noun phrase of "the man's"."""
     first = 1 if len(owner) > 1 and owner[0] in words.DETERMINERS | words.POSSESSIVES else 0
@@ -301,9 +308,9 @@ class _Reader:
         self.stated = True
         self.sideways = sideways
         self.verb = None
-        if target is not None and not target.nameless and target.head not in nouns.ABSTRACT:
-            self.target = target  # but not after "next to each other"
-            if not target.pronoun and target.head not in nouns.FRAMES:
+        if target is not None and _is_thing(target):
+            self.target = target
+            if not target.pronoun and not target.nameless and target.head not in nouns.FRAMES:
                 self.named.append(target)
         return used
 
