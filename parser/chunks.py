@@ -232,7 +232,11 @@ class _Cutter(Sentence):
         if form is None:
             doing = token.endswith(("ing", "ed")) and len(token) > 4
             nouns_too = token in words.NOUNS_IN_ING or token in words.NOUNS_IN_ED
-            return doing and not nouns_too and ends and self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB)
+            passive = self.tokens[i + 1 : i + 2] == ["by"] and self._after(
+                Kind.COMMA
+            )  # "a house, bordered by"
+            known = passive or self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB)
+            return doing and not nouns_too and ends and known
         if self._after(Kind.AUXILIARY):
             if form in ("ing", "ed"):
                 return ends or [item.kind for item in self.items[-2:-1]] == [Kind.NOUN]

@@ -14,6 +14,13 @@ __all__ = ["fold"]
 
 # Contact and place words that lead on to more of the scene, not to another thing that could be the subject.
 _LIKE_PREPOSITIONS = frozenset({"on", "onto", "off", "into", "along", "around", "out of", "across", "past"})
+# Participles of things that stay somewhere: "by" after one is near. Those that the word lists lack stand as they are.
+_STAYING = frozenset(
+    (
+        "park seat perch gather place position locate station stop tie leave stand sit docked moored "
+        "anchored situated"
+    ).split()
+)
 
 
 def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]:  # noqa: PLR0912 - one for each kind
@@ -57,6 +64,8 @@ def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]: 
             elif item.head in ("up", "down") and previous is not None and previous.kind is Kind.VERB:
                 i += 1
             else:
+                if item.head == "by" and _is_passive(previous):
+                    out.append(item)
                 dropped = noun
                 i += 2
             continue
@@ -85,6 +94,13 @@ def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]: 
 def _joined(host: Chunk, link: Chunk, thing: Chunk) -> Chunk:
     tail = f" {link.text} {thing.full}"
     return replace(host, text=host.text + tail, full=host.full + tail, modified=True)
+
+
+def _is_passive(verb: Chunk | None) -> bool:
+    """Whether "by" names who does it, and not what is near: "bordered by trees", not "parked by a tree"."""
+    if verb is None or verb.kind is not Kind.VERB or verb.form != "ed":
+        return False
+    return verb.head not in _STAYING
 
 
 def _is_object(out: list[Chunk]) -> bool:

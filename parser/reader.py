@@ -189,7 +189,9 @@ class _Reader:
                     self.subjects, self.target = [self.target], None
                 self._back_to_anchors()
                 self.verb, self.unclear = item, False
-            case Kind.PREPOSITION:  # only "with" before a thing that has its own place is left by fold
+            case Kind.PREPOSITION if item.head == "by":
+                self.unclear = True  # "a house bordered by trees on the right"
+            case Kind.PREPOSITION:  # "with" before a thing that has its own place; fold leaves no other
                 self.host = self.target or (self.subjects[0] if self.subjects else self.host)
                 self.near = item.near
             case Kind.NOUN:
