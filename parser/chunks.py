@@ -180,8 +180,8 @@ class _Cutter(Sentence):
         if all(word in words.ADJECTIVES for word in content):
             return self._ends_adjectives(i, form, content)
         ends = not self.nounish(i + 1)
-        if token == "left":
-            return True
+        if token == "left" or (token == "shows" and content[-1] in nouns.FRAMES):
+            return True  # "left side of the photo shows a dog"
         if form == "ing" or (form is None and token.endswith("ing") and len(token) > 4):
             if token in words.NOUNS_IN_ING:
                 return False

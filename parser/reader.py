@@ -32,8 +32,8 @@ _OPPOSITE: dict[Relation | Position, Relation | Position] = {
 _JOINTS = (Kind.CONJUNCTION, Kind.COMMA, Kind.SUBORDINATOR)
 _SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
 _CARRYING = frozenset(words.CARRYING.split())
-_STANDING = frozenset("stand sit lie hang rest perch float hover sleep hide wait kneel crouch".split())
-"""Verbs without an object: a noun phrase after one is its subject."""
+_STANDING = frozenset("stand sit lie hang rest perch float hover sleep hide wait kneel crouch show".split())
+"""Verbs after which a place is followed by what is there: "on the right sits a cat", "right side shows a cat"."""
 
 
 @dataclass(slots=True)

@@ -190,7 +190,7 @@ _OTHER = (
     "dunk dribble serve swing golf fish hunt dig rake shovel mow paint photograph film shave groom milk "
     "contain belong lurk loiter linger meander plant squirm wriggle slither scamper prowl doze snooze "
     "snore rummage forage peck nibble munch devour yawn shiver teeter wobble spin twirl tumble dive "
-    "plunge swing cling clamber scramble huddle"
+    "plunge swing cling clamber scramble huddle depict"
 )
 _IRREGULAR = {
     "stand": "stood",
