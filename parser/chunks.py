@@ -67,6 +67,7 @@ class _Cutter(Sentence):
         self.items: list[Chunk] = []
         self._one = False  # the noun phrase being read began with "a"
         self._determined = False  # it began with an article or possessive
+        self._ended = -1  # the word after the last noun phrase
 
     def run(self) -> list[Chunk]:
         i = 0
@@ -236,7 +237,8 @@ class _Cutter(Sentence):
                 Kind.COMMA
             )  # "a house, bordered by"
             known = passive or self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB)
-            return doing and not nouns_too and ends and known
+            acting = self._ended == i and [item.kind for item in self.items[-2:-1]] != [Kind.PLACE]
+            return doing and not nouns_too and known and (ends or acting)  # "a man frying eggs"
         if self._after(Kind.AUXILIARY):
             if form in ("ing", "ed"):
                 return ends or [item.kind for item in self.items[-2:-1]] == [Kind.NOUN]
@@ -285,6 +287,7 @@ class _Cutter(Sentence):
             and self._predicate(content)
         ):
             return i
+        self._ended = i
         content[-1] = content[-1].removesuffix("'s")  # "the cat's left of the dog"
         full = " ".join(token for token in self.tokens[start:i] if token not in _UNNAMED).removesuffix("'s")
         noun = Chunk(Kind.NOUN, " ".join(content), full, head or content[-1], start=first, negative=negative)

@@ -190,7 +190,7 @@ _OTHER = (
     "dunk dribble serve swing golf fish hunt dig rake shovel mow paint photograph film shave groom milk "
     "contain belong lurk loiter linger meander plant squirm wriggle slither scamper prowl doze snooze "
     "snore rummage forage peck nibble munch devour yawn shiver teeter wobble spin twirl tumble dive "
-    "plunge swing cling clamber scramble huddle depict"
+    "plunge swing cling clamber scramble huddle depict say"
 )
 _IRREGULAR = {
     "stand": "stood",
@@ -261,6 +261,7 @@ _IRREGULAR = {
     "leap": "leapt",
     "have": "having",
     "bat": "batting",
+    "say": "said",
 }
 _DOUBLING = _set(
     "sit put set get cut run hit stop swim nap wrap pet hop step jog squat hug trot fit pin dig wag drop "
