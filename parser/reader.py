@@ -30,6 +30,12 @@ _OPPOSITE: dict[Relation | Position, Relation | Position] = {
     Position.AT_BOTTOM: Position.AT_TOP,
 }
 _JOINTS = (Kind.CONJUNCTION, Kind.COMMA, Kind.SUBORDINATOR)
+_FEW = 3  # place phrases that several noun phrases may answer, lest long texts take their time
+_LINKS = (
+    [Kind.COMMA, Kind.CONJUNCTION, Kind.NOUN],
+    [Kind.COMMA, Kind.NOUN],
+    [Kind.CONJUNCTION, Kind.NOUN],
+)
 _SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
 _CARRYING = frozenset(words.CARRYING.split())
 _STANDING = frozenset("stand sit lie hang rest perch float hover sleep hide wait kneel crouch show".split())
@@ -128,6 +134,7 @@ class _Reader:
         self.anchors: list[Chunk] = []
         self.target: Chunk | None = None
         self.waiting: list[tuple[Chunk, Chunk | None]] = []
+        self.answered: list[tuple[Chunk, Chunk | None]] = []  # place phrases whose subject was just named
         self.sideways = False  # the last place phrase said left or right
         self.stated = False  # the clause has had its place phrase
         self.finite = False
@@ -158,6 +165,8 @@ class _Reader:
         item = self.items[i]
         following = self.items[i + 1].kind if i + 1 < len(self.items) else None
         used = i
+        if item.kind not in (Kind.COMMA, Kind.CONJUNCTION, Kind.NOUN):
+            self.answered = []
         match item.kind:
             case Kind.BREAK:
                 self._give_up()
@@ -210,6 +219,9 @@ class _Reader:
         if self.waiting and not joined:
             self._answer(i)
             return
+        if self.answered and self._goes_on(i):
+            self._answer_too(item)
+            return
         if joined and self.target is not None and not self._placed(i):
             return  # "left of a car and a dog": the second object is not read
         if (
@@ -244,10 +256,31 @@ class _Reader:
             else:
                 self._state(place, target)
         self.anchors, self.stated = [item], True
+        self.answered = waiting if len(waiting) <= _FEW else []
+
+    def _goes_on(self, i: int) -> bool:
+        """Whether the noun phrase at ``i`` goes on the answer before it: "on the left, a cat and a bird"."""
+        kinds = [item.kind for item in self.items[i - 3 : i + 12]]
+        before, last, rest = kinds[:2], kinds[2], kinds[4:]
+        if not (last is Kind.CONJUNCTION or (last is Kind.COMMA and self._list(i))):
+            return False
+        if before[1] is not Kind.NOUN and before != [Kind.NOUN, Kind.COMMA]:
+            return False
+        while (link := next((link for link in _LINKS if rest[: len(link)] == link), None)) is not None:
+            rest = rest[len(link) :]
+        return not rest or rest[0] in (*_JOINTS, Kind.BREAK)
+
+    def _answer_too(self, item: Chunk) -> None:
+        """Say of one more noun phrase what was said of the answer."""
+        subjects, self.subjects = self.subjects, [item]
+        for place, target in self.answered:
+            self._state(place, target)
+        self.subjects = self.anchors = [*subjects, item]
 
     def _take(self, subjects: list[Chunk]) -> None:
         self.subjects = subjects
         self.target = self.verb = None
+        self.answered = []
         self.stated = self.finite = self.unclear = False
 
     def _placed(self, i: int) -> bool:
