@@ -3,70 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import product
 
 from parser import nouns, words
+from parser.ahead import JOINTS, goes_on, listed, placed, turns_round
 from parser.items import Chunk, Kind
 from parser.lexicon import AMONG, Role
 from parser.meaning import UNCLEAR, Meaning, meaning, naming
 from parser.modifiers import fold
 from parser.phrases import Phrase
-from parser.relation import Position, Relation, SpatialRelation, Unscored
+from parser.reading import Reading
+from parser.relation import Position, Relation, SpatialRelation
 from parser.sentence import is_plural
 
-__all__ = ["Reading", "read"]
+__all__ = ["read"]
 
 NEGATED = "It is negated, and Beside does not search for what is absent."
 NO_SUBJECT = "Nothing is named that stands there: say what to look for, as in 'a cup left of a laptop'."
 NO_ANTECEDENT = "It is not clear what the pronoun stands for."
-BOTH = "The opposite is said of the same thing, so the two cancel out."
 
-_OPPOSITE: dict[Relation | Position, Relation | Position] = {
-    **{relation: relation.inverse for relation in Relation},
-    Position.AT_LEFT: Position.AT_RIGHT,
-    Position.AT_RIGHT: Position.AT_LEFT,
-    Position.AT_TOP: Position.AT_BOTTOM,
-    Position.AT_BOTTOM: Position.AT_TOP,
-}
-_JOINTS = (Kind.CONJUNCTION, Kind.COMMA, Kind.SUBORDINATOR)
 _FEW = 3  # place phrases that several noun phrases may answer, lest long texts take their time
-_LINKS = (
-    [Kind.COMMA, Kind.CONJUNCTION, Kind.NOUN],
-    [Kind.COMMA, Kind.NOUN],
-    [Kind.CONJUNCTION, Kind.NOUN],
-)
 _SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
 _CARRYING = frozenset(words.CARRYING.split())
-_STANDING = frozenset("stand sit lie hang rest perch float hover sleep hide wait kneel crouch show".split())
-"""Verbs after which a place is followed by what is there: "on the right sits a cat", "right side shows a cat"."""
-
-
-@dataclass(slots=True)
-class Reading:
-    """What the items say, in the order of the text.
-
-    Attributes
-    ----------
-    phrases : dict of SpatialRelation to Chunk
-        Each fact and the place phrase that says it.
-    unscored : list of Unscored
-        Place phrases that were understood and say nothing that can be scored.
-    """
-
-    phrases: dict[SpatialRelation, Chunk] = field(default_factory=dict)
-    unscored: list[Unscored] = field(default_factory=list)
-
-    @property
-    def relations(self) -> tuple[SpatialRelation, ...]:
-        """The facts that were read."""
-        return tuple(self.phrases)
-
-    def ignore(self, place: Chunk, reason: str) -> None:
-        """Note a place phrase that was understood and is not scored."""
-        note = Unscored(place.text, reason)
-        if note not in self.unscored:
-            self.unscored.append(note)
 
 
 def read(items: list[Chunk]) -> Reading:
@@ -74,16 +32,8 @@ def read(items: list[Chunk]) -> Reading:
     reading = Reading()
     folded = fold(items, lambda place: reading.ignore(place, _phrase(place).entry.reason))
     _Reader(folded, reading).run()
-    _drop_contradictions(reading)
+    reading.drop_contradictions()
     return reading
-
-
-def _drop_contradictions(reading: Reading) -> None:
-    """Drop facts that cancel each other: a thing on both sides at once."""
-    facts = {(fact.subject, fact.relation, fact.object) for fact in reading.relations}
-    for fact in reading.relations:
-        if (fact.subject, _OPPOSITE.get(fact.relation), fact.object) in facts:
-            reading.ignore(reading.phrases.pop(fact), BOTH)
 
 
 def _phrase(item: Chunk) -> Phrase:
@@ -219,17 +169,17 @@ class _Reader:
         if self.waiting and not joined:
             self._answer(i)
             return
-        if self.answered and self._goes_on(i):
+        if self.answered and goes_on(self.items, i):
             self._answer_too(item)
             return
-        if joined and self.target is not None and not self._placed(i):
+        if joined and self.target is not None and not placed(self.items, i):
             return  # "left of a car and a dog": the second object is not read
         if (
             self.subjects
             and not self.stated
             and not self.finite
             and self.verb is None
-            and (joined or (self.last is Kind.COMMA and self._list(i)))
+            and (joined or (self.last is Kind.COMMA and listed(self.items, i)))
         ):
             self._take([*self.subjects, item])
         elif self.last is Kind.VERB and self.verb is not None and self.subjects:
@@ -258,18 +208,6 @@ class _Reader:
         self.anchors, self.stated = [item], True
         self.answered = waiting if len(waiting) <= _FEW else []
 
-    def _goes_on(self, i: int) -> bool:
-        """Whether the noun phrase at ``i`` goes on the answer before it: "on the left, a cat and a bird"."""
-        kinds = [item.kind for item in self.items[i - 3 : i + 12]]
-        before, last, rest = kinds[:2], kinds[2], kinds[4:]
-        if not (last is Kind.CONJUNCTION or (last is Kind.COMMA and self._list(i))):
-            return False
-        if before[1] is not Kind.NOUN and before != [Kind.NOUN, Kind.COMMA]:
-            return False
-        while (link := next((link for link in _LINKS if rest[: len(link)] == link), None)) is not None:
-            rest = rest[len(link) :]
-        return not rest or rest[0] in (*_JOINTS, Kind.BREAK)
-
     def _answer_too(self, item: Chunk) -> None:
         """Say of one more noun phrase what was said of the answer."""
         subjects, self.subjects = self.subjects, [item]
@@ -282,26 +220,6 @@ class _Reader:
         self.target = self.verb = None
         self.answered = []
         self.stated = self.finite = self.unclear = False
-
-    def _placed(self, i: int) -> bool:
-        """Whether the noun phrase at ``i`` gets a place of its own before the clause ends."""
-        for item in self.items[i + 1 :]:
-            if item.kind is Kind.PLACE:
-                return _phrase(item).entry.role is not Role.UNSCORED
-            if item.kind in (Kind.COMMA, Kind.BREAK, Kind.SUBORDINATOR):
-                return False
-        return False
-
-    def _list(self, i: int) -> bool:
-        """Whether the noun phrase at ``i`` is inside a list: "a cat, a dog and a bird"."""
-        rest = [item.kind for item in self.items[i + 1 : i + 9]]
-        while rest[:2] == [Kind.COMMA, Kind.NOUN]:
-            rest = rest[2:]
-        return rest[:2] == [Kind.CONJUNCTION, Kind.NOUN] or rest[:3] == [
-            Kind.COMMA,
-            Kind.CONJUNCTION,
-            Kind.NOUN,
-        ]
 
     def _place(self, i: int) -> int:
         """Read one place phrase, or several joined by "and" that share an object; returns the last item used."""
@@ -361,14 +279,14 @@ class _Reader:
         takes = _phrase(group[-1]).entry.role in (Role.RELATION, Role.OWN_SIDE)
         shared = takes and i + 1 < len(self.items) and self.items[i + 1].kind is Kind.NOUN
         # "a dog is on the left and under a tree is a cat": only the second is of the tree
-        apart = bool(self.subjects) and self.last not in _JOINTS and self._turns_round(i + 2)
+        apart = bool(self.subjects) and self.last not in JOINTS and turns_round(self.items, i + 2)
         return group if shared and not apart else group[:1]
 
     def _starts_anew(self, i: int, used: int) -> bool:
         """Whether the place phrases from ``i`` to ``used`` stand before their subject in a clause of its own."""
-        if self.last not in _JOINTS:
+        if self.last not in JOINTS:
             return False
-        if self._turns_round(used + 1):
+        if turns_round(self.items, used + 1):
             return True
         following = self.items[i + 1] if i + 1 < len(self.items) else None
         return (  # "and on the right a doctor"
@@ -376,17 +294,6 @@ class _Reader:
             and following is not None
             and ((following.kind is Kind.NOUN and following.full != following.text) or following.text == ":")
         )
-
-    def _turns_round(self, i: int) -> bool:
-        """Whether a verb and then its subject follow at ``i``: "is a cat", "there is a cat", "sits a cat"."""
-        turned = False
-        for item in self.items[i : i + 4]:
-            if item.kind is Kind.NOUN:
-                return turned and not item.pronoun
-            if item.kind not in (Kind.THERE, Kind.AUXILIARY) and item.head not in _STANDING:
-                return False
-            turned = True
-        return False
 
     def _allowed(self, place: Chunk, target: Chunk | None) -> bool:
         """Whether a place phrase without a subject so far says something, so that a subject may follow."""
