@@ -115,7 +115,7 @@ class _Reader:
         item = self.items[i]
         following = self.items[i + 1].kind if i + 1 < len(self.items) else None
         used = i
-        if item.kind not in (Kind.COMMA, Kind.CONJUNCTION, Kind.NOUN):
+        if item.kind not in (Kind.COMMA, Kind.CONJUNCTION, Kind.NOUN, Kind.PLACE):
             self.answered = []
         match item.kind:
             case Kind.BREAK:
@@ -258,6 +258,7 @@ class _Reader:
             elif self._allowed(place, target):
                 self.waiting.append((place, target))
         self.anchors = self.subjects
+        self.answered = []
         self.stated = True
         self.sideways = sideways
         self.verb = None
@@ -288,6 +289,9 @@ class _Reader:
             return False
         if turns_round(self.items, used + 1):
             return True
+        after = self.items[used + 1 : used + 3]
+        if self.answered and [item.kind for item in after] == [Kind.COMMA, Kind.NOUN]:
+            return after[1].full != after[1].text  # "on the left, a dog, on the right, a cat"
         following = self.items[i + 1] if i + 1 < len(self.items) else None
         return (  # "and on the right a doctor"
             (_phrase(self.items[i]).entry.role is Role.POSITION or len(_phrase(self.items[i]).owner) == 1)
