@@ -18,6 +18,7 @@ _PAIRS = {
     ("fish", "chips"),
     ("bed", "breakfast"),
     ("peanut", "jelly"),
+    ("rock", "roll"),
 }
 _ADJECTIVES = 5  # in a row, with commas between them
 _ALSO_NOUNS = words.COUNTS | frozenset(

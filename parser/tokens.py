@@ -15,7 +15,7 @@ _TOKEN = re.compile(
     r"[^\W\d_](?:\.[^\W\d_](?![^\W_]))+\.?"  # u.s.
     r"|(?:dr|mr|mrs|ms|prof|st|mt)\.(?=\s+\w)"
     r"|[^\W_]{1,2}&[^\W_](?![^\W_])"  # b&w
-    r"|w/(?:o(?![^\W_]))?"
+    r"|w/(?:o(?:ut)?(?![^\W_]))?"
     r"|(?:\d+(?:,\d{3}|\.\d+)+)(?:-?[^\W_]+)*"  # 1.5-litre
     r"|[^\W_]+(?:[-'][^\W_]+)*(?:(?<=s)'(?=\s\w))?|[^\s\w]|_"
 )
@@ -29,7 +29,7 @@ _HYPHENATED = frozenset(
     "left-of right-of to-the-left-of to-the-right-of in-front-of on-top-of next-to".split()
 )
 _OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
-_SHORT = {"w/": "with", "w/o": "without"}
+_SHORT = {"w/": "with", "w/o": "without", "w/out": "without"}
 _SAME = {
     odd: plain
     for plain, odds in {

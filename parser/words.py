@@ -82,7 +82,7 @@ ADVERBS = _set(
     "away apart about very quite too so there here somewhere outdoors indoors outside backward backwards "
     "forwards sideways adrift afloat aloft aboard please even ever already once again somewhat exactly "
     "roughly more most less rather in-between today tonight yesterday tomorrow maybe perhaps either "
-    "really extremely diagonally both instead"
+    "really extremely diagonally both instead e.g. i.e."
 )
 AFTER_NOUNS = _set(
     "high low close long straight upright asleep awake alone visible alive well still forward upside "
