@@ -224,15 +224,16 @@ def _either_side(tokens: list[str], i: int, at: int, prefix: str) -> Phrase | No
 
 def _without_excluded(tokens: list[str], at: int) -> int:
     """Skip "(not left)" before "of", where the side that is meant has been named."""
-    end = at + (tokens[at : at + 1] in (["("], [","]))
+    closing = {"(": ")", ",": ","}.get(tokens[at]) if at < len(tokens) else None
+    end = at + (closing is not None)
     for excluding in (["not"], *EXCLUDING):
         if tokens[end : end + len(excluding)] == excluding:
             end += len(excluding)
             end += tokens[end : end + 1] == ["the"]
             if end < len(tokens) and tokens[end] in PLACE_WORDS:
                 end += 1
-                end += tokens[end : end + 1] in ([")"], [","])
-                return end if tokens[end : end + 1] == ["of"] else at
+                rest = [closing, "of"] if closing is not None else ["of"]
+                return end + len(rest) - 1 if tokens[end : end + len(rest)] == rest else at
     return at
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from parser import nouns, words
 from parser.ahead import JOINTS, goes_on, listed, placed, turns_round
 from parser.items import Chunk, Kind
-from parser.lexicon import AMONG, Role
+from parser.lexicon import AMONG, SIDE_RELATIONS, Role
 from parser.meaning import UNCLEAR, Meaning, meaning, naming
 from parser.modifiers import fold
 from parser.phrases import Phrase
@@ -234,6 +234,7 @@ class _Reader:
         if last.entry.role is Role.UNSCORED and group[0].text in ("between", "in between"):
             target, self.amid = None, True
         used += target is not None
+        target = target or self._of_excluded(last, used + 1)
         joined = self.items[used + 1 : used + 3]
         either |= [item.kind for item in joined] == [Kind.CONJUNCTION, Kind.PLACE] and joined[0].text == "or"
         if self._starts_anew(i, used):
@@ -282,6 +283,14 @@ class _Reader:
         # "a dog is on the left and under a tree is a cat": only the second is of the tree
         apart = bool(self.subjects) and self.last not in JOINTS and turns_round(self.items, i + 2)
         return group if shared and not apart else group[:1]
+
+    def _of_excluded(self, phrase: Phrase, i: int) -> Chunk | None:
+        """Find the object that a place shares with its opposite at ``i``: "above rather than below the table"."""
+        ahead = self.items[i : i + 3]
+        if [item.kind for item in ahead] != [Kind.NEGATOR, Kind.PLACE, Kind.NOUN]:
+            return None
+        said = phrase.entry.relation or SIDE_RELATIONS.get(phrase.entry.position or Position.AT_CENTER)
+        return ahead[2] if said is not None and _phrase(ahead[1]).entry.relation is said.inverse else None
 
     def _starts_anew(self, i: int, used: int) -> bool:
         """Whether the place phrases from ``i`` to ``used`` stand before their subject in a clause of its own."""
