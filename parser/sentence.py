@@ -123,7 +123,7 @@ class Sentence:
         """Whether the comma at ``i`` stands between adjectives: "a small, white dog", "a red, white and blue flag"."""
         if self.tokens[i] != "," or not content or content[-1] in _ALSO_NOUNS:
             return False
-        if not all(word in words.ADJECTIVES or word in words.ADVERBS for word in content):
+        if not all(word in words.ADJECTIVES or word in words.ADVERBS or word == "one" for word in content):
             return False
         j = i + 1 + (self.tokens[i + 1 : i + 2] == ["and"])
         for _ in range(_ADJECTIVES):
