@@ -18,6 +18,7 @@ _BEFORE_VERB = (
 )  # fmt: skip
 _DETERMINERS = words.DETERMINERS | words.POSSESSIVES | {"no"}
 _ONE = frozenset("a an one this that each every another".split())
+_UNNAMED = frozenset('",')  # signs inside a noun phrase that are no part of its name
 _BREAKS = frozenset(".;!?|/…")
 
 
@@ -66,6 +67,7 @@ class _Cutter(Sentence):
         self.items: list[Chunk] = []
         self._one = False  # the noun phrase being read began with "a"
         self._determined = False  # it began with an article or possessive
+        self._ended = -1  # the word after the last noun phrase
 
     def run(self) -> list[Chunk]:
         i = 0
@@ -99,10 +101,13 @@ class _Cutter(Sentence):
             return self._add(_SIGNS[token], i)
         if token in _BREAKS or foreign(token):
             return self._add(Kind.BREAK, i)
-        if not token[0].isalnum():
-            return i + 1
         if token in words.CONJUNCTIONS:
             return self._add(Kind.CONJUNCTION, i)
+        if not token[0].isalnum():
+            return i + 1
+        for excluding in words.EXCLUDING:
+            if self.tokens[i : i + len(excluding)] == excluding:
+                return self._add(Kind.NEGATOR, i) - 1 + len(excluding)
         if token == "as":
             dressed = self._after(Kind.VERB) and self.items[-1].head == "dress"
             return self._add(Kind.PREPOSITION if dressed else Kind.SUBORDINATOR, i)
@@ -123,6 +128,8 @@ class _Cutter(Sentence):
         if (token in words.PRONOUNS and token != "her") or (token == "her" and not self.nounish(i + 1)):
             return self._stand_in(token, i, pronoun=True)
         if token in words.INDEFINITE and not (token in ("one", "all", "other") and self.nounish(i + 1)):
+            if self.tokens[i : i + 2] == ["one", "another"]:
+                return self._stand_in("one another", i, nameless=True) + 1
             return self._stand_in(token, i, nameless=True)
         if token in words.PREPOSITIONS and not (token == "like" and self._after(Kind.AUXILIARY)):
             return self._add(Kind.PREPOSITION, i)
@@ -174,8 +181,8 @@ class _Cutter(Sentence):
         if all(word in words.ADJECTIVES for word in content):
             return self._ends_adjectives(i, form, content)
         ends = not self.nounish(i + 1)
-        if token == "left":
-            return True
+        if token == "left" or (token == "shows" and content[-1] in nouns.FRAMES):
+            return True  # "left side of the photo shows a dog"
         if form == "ing" or (form is None and token.endswith("ing") and len(token) > 4):
             if token in words.NOUNS_IN_ING:
                 return False
@@ -226,7 +233,12 @@ class _Cutter(Sentence):
         if form is None:
             doing = token.endswith(("ing", "ed")) and len(token) > 4
             nouns_too = token in words.NOUNS_IN_ING or token in words.NOUNS_IN_ED
-            return doing and not nouns_too and ends and self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB)
+            passive = self.tokens[i + 1 : i + 2] == ["by"] and self._after(
+                Kind.COMMA
+            )  # "a house, bordered by"
+            known = passive or self._after(Kind.NOUN, Kind.AUXILIARY, Kind.VERB)
+            acting = self._ended == i and [item.kind for item in self.items[-2:-1]] != [Kind.PLACE]
+            return doing and not nouns_too and known and (ends or acting)  # "a man frying eggs"
         if self._after(Kind.AUXILIARY):
             if form in ("ing", "ed"):
                 return ends or [item.kind for item in self.items[-2:-1]] == [Kind.NOUN]
@@ -261,7 +273,7 @@ class _Cutter(Sentence):
                 continue
             if not self._grows(i, content):
                 break
-            if self.tokens[i] != '"':
+            if self.tokens[i] not in _UNNAMED:
                 content.append(self.tokens[i])
             i += 1
         if not content:
@@ -275,8 +287,9 @@ class _Cutter(Sentence):
             and self._predicate(content)
         ):
             return i
+        self._ended = i
         content[-1] = content[-1].removesuffix("'s")  # "the cat's left of the dog"
-        full = " ".join(token for token in self.tokens[start:i] if token != '"').removesuffix("'s")
+        full = " ".join(token for token in self.tokens[start:i] if token not in _UNNAMED).removesuffix("'s")
         noun = Chunk(Kind.NOUN, " ".join(content), full, head or content[-1], start=first, negative=negative)
         noun.nameless = len(content) == 1 and content[0] in words.INDEFINITE
         self.items.append(noun)
@@ -300,6 +313,9 @@ class _Cutter(Sentence):
     def _grows(self, i: int, content: list[str]) -> bool:
         """Whether the noun phrase that so far reads ``content`` takes in the word at ``i``."""
         if i in self.idiom or self.paired(i, content):
+            return True
+        begun = self._determined or not self._after(Kind.PREPOSITION, Kind.VERB, Kind.AUXILIARY)
+        if begun and self.listed(i, content):  # but "in red, small dogs", "is black, white dogs"
             return True
         if not self.nounish(i):
             return self.adverb_inside(i, content)

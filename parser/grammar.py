@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from parser.chunks import chunk, doubtful
 from parser.lexicon import TRIGGERS
 from parser.phrases import Phrase, find_phrases
-from parser.reader import Reading, read
+from parser.reader import read
+from parser.reading import Reading
 from parser.relation import ParsedQuery, Relation
 from parser.spelling import SLIPS, correct
 from parser.tagger import Tagger

@@ -95,6 +95,7 @@ CONTACT = "Whether two things touch is not measured."
 DISTANCE = "How near two things are is not measured."
 INSIDE = "Whether one thing is inside another is not measured."
 AMONG = "A place among several things is not measured."
+SIDES = "More than one side is named, and only one can be scored."
 FACING = "Which way a thing faces is not measured."
 OWN_PART = "This names a part of the thing itself, not a place in the picture."
 EDGE = "This names no side of the picture: say left, right, top or bottom."
@@ -109,9 +110,7 @@ _UNSCORED = {
     INSIDE: "inside|inside of|within|into|enclosed by|contained in|outside|outside of|out of",
     AMONG: "between|in between|among|amongst|amid|surrounding|surrounded by|around|all around|beyond|past|along|"
     "on both sides of|on either side of|on each side of|on both sides|on either side|on each side|"
-    "on the left and right|on left and right|to the left and right|left and right of|"
-    "to the left and right of|on the left and right of|to the left or right of|left or right of|"
-    "on the left or right of|above or below|above and below",
+    "above or below|above and below|below or above|below and above",
     FACING: "facing|facing away from|facing towards|facing toward|parallel to|perpendicular to|toward|towards|"
     "pointing at",
     OWN_PART: "at the back of|in the back of|at the front of|in the front of|at the end of|part of",
@@ -130,7 +129,8 @@ _IDIOMS = (
     "on top of the world|on top of things|on top of that|on top of everything|on top of it all|on top of the game|"
     "left turn|right turn|left hand|right hand|left foot|right foot|left over|right of way|left of way|right away|"
     "black on black|behind the scenes|behind bars|behind schedule|behind the wheel|behind closed doors|"
-    "left to right|right to left|from left to right|from right to left|left and right|left or right|"
+    "left to right|right to left|from left to right|from right to left|left and right|left or right|right and left|"
+    "right or left|"
     "top to bottom|bottom to top|right side up|head over heels|up and over|hand over hand|over and over|"
     "under the microscope|under a microscope|under a magnifying glass|under one roof|under a spell|"
     "under observation|under the weather|under the influence|under the radar|under the sea|over the moon|over the hill|"

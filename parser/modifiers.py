@@ -14,6 +14,13 @@ __all__ = ["fold"]
 
 # Contact and place words that lead on to more of the scene, not to another thing that could be the subject.
 _LIKE_PREPOSITIONS = frozenset({"on", "onto", "off", "into", "along", "around", "out of", "across", "past"})
+# Participles of things that stay somewhere: "by" after one is near. Those that the word lists lack stand as they are.
+_STAYING = frozenset(
+    (
+        "park seat perch gather place position locate station stop tie leave stand sit docked moored "
+        "anchored situated"
+    ).split()
+)
 
 
 def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]:  # noqa: PLR0912 - one for each kind
@@ -46,7 +53,7 @@ def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]: 
                 i += 1  # a particle: "sitting down in"
             elif not out and item.head == "with":
                 i += 1
-            elif item.head == "with" and _has_own_place(items, i + 2, noun, host):
+            elif item.head == "with" and _has_own_place(items, i + 2, noun, previous):
                 out.append(replace(item, near=dropped))
                 i += 1
             elif host is not None and _modifies(
@@ -57,6 +64,8 @@ def fold(items: list[Chunk], unscored: Callable[[Chunk], None]) -> list[Chunk]: 
             elif item.head in ("up", "down") and previous is not None and previous.kind is Kind.VERB:
                 i += 1
             else:
+                if item.head == "by" and _is_passive(previous):
+                    out.append(item)
                 dropped = noun
                 i += 2
             continue
@@ -87,6 +96,13 @@ def _joined(host: Chunk, link: Chunk, thing: Chunk) -> Chunk:
     return replace(host, text=host.text + tail, full=host.full + tail, modified=True)
 
 
+def _is_passive(verb: Chunk | None) -> bool:
+    """Whether "by" names who does it, and not what is near: "bordered by trees", not "parked by a tree"."""
+    if verb is None or verb.kind is not Kind.VERB or verb.form != "ed":
+        return False
+    return verb.head not in _STAYING
+
+
 def _is_object(out: list[Chunk]) -> bool:
     """Whether the last item is the object of a place phrase."""
     return len(out) > 1 and out[-2].kind is Kind.PLACE
@@ -109,7 +125,7 @@ def _takes_object(items: list[Chunk], i: int, out: list[Chunk]) -> bool:
     return not _is_object(out) or out[-1].head in nouns.PEOPLE or out[-1].head in nouns.ANIMALS
 
 
-def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | None) -> bool:
+def _has_own_place(items: list[Chunk], after: int, thing: Chunk, before: Chunk | None) -> bool:
     """Whether the thing after "with" is itself placed: "with a cup on its left", "with a cup standing above it"."""
     verb = False
     for k in range(after, min(after + 6, len(items))):
@@ -122,7 +138,7 @@ def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | N
             target = items[k + 1] if k + 1 < len(items) and items[k + 1].kind is Kind.NOUN else None
             if len(item.phrase.owner) == 1 or (target is not None and target.pronoun):
                 return True
-            return thing.head not in nouns.CLOTHING and _stands_apart(host, item.phrase, target, verb=verb)
+            return thing.head not in nouns.CLOTHING and _stands_apart(before, item.phrase, target, verb=verb)
         if item.kind in (Kind.VERB, Kind.AUXILIARY, Kind.RELATIVE):
             verb = True
         elif item.kind in (Kind.COMMA, Kind.BREAK, Kind.SUBORDINATOR):
@@ -130,13 +146,17 @@ def _has_own_place(items: list[Chunk], after: int, thing: Chunk, host: Chunk | N
     return False
 
 
-def _stands_apart(host: Chunk | None, phrase: Phrase, target: Chunk | None, *, verb: bool) -> bool:
+def _stands_apart(before: Chunk | None, phrase: Phrase, target: Chunk | None, *, verb: bool) -> bool:
     """Whether the place is of the thing after "with" alone, rather than of its host with it."""
     if target is not None and target.full.split()[0] in ("his", "her", "its", "their"):
         return True  # "a lady with an umbrella over her head"
-    if host is None:
-        return False
-    scene = host.head in nouns.SCENERY or host.head in nouns.REGIONS
+    if before is None or before.pronoun or before.kind not in (Kind.NOUN, Kind.COMMA, Kind.PLACE):
+        return False  # "filled with flowers on top of a table"
+    if before.kind is not Kind.NOUN:
+        return True  # "a desk, with a lamp left of a monitor", "a man on the left with a dog on the right"
+    if target is not None and target.full == f"the {before.text}":
+        return True  # "a car with a dog left of the car"
+    scene = before.head in nouns.SCENERY or before.head in nouns.REGIONS
     return verb or scene or phrase.entry.role in (Role.POSITION, Role.PART)
 
 

@@ -16,6 +16,7 @@ from parser.lexicon import (
     PLACE_WORDS,
     POSITIONS,
     SIDE_RELATIONS,
+    SIDES,
     Entry,
     Role,
 )
@@ -27,6 +28,7 @@ from parser.words import (
     CONJUNCTIONS,
     COUNTS,
     DETERMINERS,
+    EXCLUDING,
     NEGATORS,
     POSSESSIVES,
     PREPOSITIONS,
@@ -59,6 +61,8 @@ _CLOSED = (
     | QUESTIONS | RELATIVES | SUBORDINATORS
 )  # fmt: skip
 _ALSO_ADJECTIVES = frozenset({"overhead", "nearby", "opposite", "outside", "inside"})
+_JOINTS = frozenset("and or & /".split())
+_OPPOSITES = (("left", "right"), ("right", "left"), ("top", "bottom"), ("bottom", "top"))
 _QUOTED_WORDS = 10
 _NO_START = ARTICLES | POSSESSIVES | PLACE_WORDS.keys() | PLACE_DEGREES  # "the upper left corner" is a noun
 _OWNER_WORDS = 5  # words between "to the" and "laptop's left"
@@ -163,6 +167,10 @@ def _place(tokens: list[str], i: int) -> Phrase | None:  # noqa: PLR0911 - parts
         at += 1
     if not names:
         return None
+    other = _other_side(tokens, at, names[-1])
+    if other:
+        return _either_side(tokens, i, other, prefix)
+    at = _without_excluded(tokens, at)
     hand = at < n and tokens[at] == "hand" and at + 1 < n and tokens[at + 1] in ("side", "corner", "of")
     at += hand
     area = tokens[at] if at < n and tokens[at] in PLACE_AREAS else ""
@@ -188,6 +196,45 @@ def _place(tokens: list[str], i: int) -> Phrase | None:  # noqa: PLR0911 - parts
     ):
         return Phrase(i, at, Entry(Role.POSITION, position=position), (), prefix)
     return None
+
+
+def _other_side(tokens: list[str], at: int, name: str) -> int:
+    """Find the end of "or the left" after "right"; 0 where no opposite side is named there."""
+    end = at + 2 + (tokens[at + 1 : at + 2] == ["the"])
+    if end > len(tokens) or tokens[at] not in _JOINTS:
+        return 0
+    if end < len(tokens) and _fixed(tokens, end) is not None:
+        return 0  # "on the left and right behind it": no side
+    return end if (PLACE_WORDS[name], PLACE_WORDS.get(tokens[end - 1])) in _OPPOSITES else 0
+
+
+def _either_side(tokens: list[str], i: int, at: int, prefix: str) -> Phrase | None:
+    """Read "on the left or right" up to ``at`` and what may go on it; no place where a noun does."""
+    n = len(tokens)
+    side = at
+    at += at < n and tokens[at] == "hand"
+    at += at < n and tokens[at].removesuffix("s") in PLACE_AREAS
+    of = at < n and tokens[at] == "of"
+    if (i > 0 and not prefix and tokens[i - 1] in _NO_START) or not (prefix or of or at > side):
+        return None
+    if not of and _describes_next(tokens, at):
+        return None
+    return Phrase(i, at + of, Entry(Role.UNSCORED, reason=SIDES), (), prefix)
+
+
+def _without_excluded(tokens: list[str], at: int) -> int:
+    """Skip "(not left)" before "of", where the side that is meant has been named."""
+    closing = {"(": ")", ",": ","}.get(tokens[at]) if at < len(tokens) else None
+    end = at + (closing is not None)
+    for excluding in (["not"], *EXCLUDING):
+        if tokens[end : end + len(excluding)] == excluding:
+            end += len(excluding)
+            end += tokens[end : end + 1] == ["the"]
+            if end < len(tokens) and tokens[end] in PLACE_WORDS:
+                end += 1
+                rest = [closing, "of"] if closing is not None else ["of"]
+                return end + len(rest) - 1 if tokens[end : end + len(rest)] == rest else at
+    return at
 
 
 def _can_take_of(position: Position, prefix: str) -> bool:
@@ -263,7 +310,9 @@ def _bare_sides(tokens: list[str], found: list[Phrase]) -> list[Phrase]:
         if before == "(" and after == ")" and i > 1:
             before, after = tokens[i - 2], ","
         noun = before[0].isalnum() and before not in _CLOSED and before not in VERB_FORMS
-        if (noun and after in (",", ";", ".", "and", "|", "/")) or (after == ":" and not before[0].isalnum()):
+        if (noun and after in (",", ";", ".", "and", "&", "|", "/")) or (
+            after == ":" and not before[0].isalnum()
+        ):
             bare[token].append(i)
     if len(bare["left"]) != 1 or len(bare["right"]) != 1:
         return []

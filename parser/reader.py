@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import product
 
 from parser import nouns, words
+from parser.ahead import JOINTS, goes_on, listed, placed, turns_round
 from parser.items import Chunk, Kind
-from parser.lexicon import AMONG, Role
+from parser.lexicon import AMONG, SIDE_RELATIONS, Role
 from parser.meaning import UNCLEAR, Meaning, meaning, naming
 from parser.modifiers import fold
 from parser.phrases import Phrase
-from parser.relation import Position, Relation, SpatialRelation, Unscored
+from parser.reading import Reading
+from parser.relation import Position, Relation, SpatialRelation
 from parser.sentence import is_plural
 
-__all__ = ["Reading", "read"]
+__all__ = ["read"]
 
 NEGATED = "It is negated, and Beside does not search for what is absent."
 NO_SUBJECT = "Nothing is named that stands there: say what to look for, as in 'a cup left of a laptop'."
 NO_ANTECEDENT = "It is not clear what the pronoun stands for."
-BOTH = "The opposite is said of the same thing, so the two cancel out."
 
-_OPPOSITE: dict[Relation | Position, Relation | Position] = {
-    **{relation: relation.inverse for relation in Relation},
-    Position.AT_LEFT: Position.AT_RIGHT,
-    Position.AT_RIGHT: Position.AT_LEFT,
-    Position.AT_TOP: Position.AT_BOTTOM,
-    Position.AT_BOTTOM: Position.AT_TOP,
-}
+_FEW = 3  # place phrases that several noun phrases may answer, lest long texts take their time
 _SIDEWAYS = (Relation.LEFT_OF, Relation.RIGHT_OF)
 _CARRYING = frozenset(words.CARRYING.split())
-
-
-@dataclass(slots=True)
-class Reading:
-    """What the items say, in the order of the text.
-
-    Attributes
-    ----------
-    phrases : dict of SpatialRelation to Chunk
-        Each fact and the place phrase that says it.
-    unscored : list of Unscored
-        Place phrases that were understood and say nothing that can be scored.
-    """
-
-    phrases: dict[SpatialRelation, Chunk] = field(default_factory=dict)
-    unscored: list[Unscored] = field(default_factory=list)
-
-    @property
-    def relations(self) -> tuple[SpatialRelation, ...]:
-        """The facts that were read."""
-        return tuple(self.phrases)
-
-    def ignore(self, place: Chunk, reason: str) -> None:
-        """Note a place phrase that was understood and is not scored."""
-        note = Unscored(place.text, reason)
-        if note not in self.unscored:
-            self.unscored.append(note)
 
 
 def read(items: list[Chunk]) -> Reading:
@@ -65,22 +32,21 @@ def read(items: list[Chunk]) -> Reading:
     reading = Reading()
     folded = fold(items, lambda place: reading.ignore(place, _phrase(place).entry.reason))
     _Reader(folded, reading).run()
-    _drop_contradictions(reading)
+    reading.drop_contradictions()
     return reading
-
-
-def _drop_contradictions(reading: Reading) -> None:
-    """Drop facts that cancel each other: a thing on both sides at once."""
-    facts = {(fact.subject, fact.relation, fact.object) for fact in reading.relations}
-    for fact in reading.relations:
-        if (fact.subject, _OPPOSITE.get(fact.relation), fact.object) in facts:
-            reading.ignore(reading.phrases.pop(fact), BOTH)
 
 
 def _phrase(item: Chunk) -> Phrase:
     if item.phrase is None:
         raise TypeError(f"{item.kind} has no place phrase")
     return item.phrase
+
+
+def _is_thing(target: Chunk) -> bool:
+    """Whether an object is a thing that may have a place itself: "the one", not "each other"."""
+    if target.nameless:
+        return target.full not in ("each other", "one another")
+    return target.head not in nouns.ABSTRACT
 
 
 def _owner(owner: tuple[str, ...]) -> Chunk:
@@ -118,6 +84,7 @@ class _Reader:
         self.anchors: list[Chunk] = []
         self.target: Chunk | None = None
         self.waiting: list[tuple[Chunk, Chunk | None]] = []
+        self.answered: list[tuple[Chunk, Chunk | None]] = []  # place phrases whose subject was just named
         self.sideways = False  # the last place phrase said left or right
         self.stated = False  # the clause has had its place phrase
         self.finite = False
@@ -148,6 +115,8 @@ class _Reader:
         item = self.items[i]
         following = self.items[i + 1].kind if i + 1 < len(self.items) else None
         used = i
+        if item.kind not in (Kind.COMMA, Kind.CONJUNCTION, Kind.NOUN, Kind.PLACE):
+            self.answered = []
         match item.kind:
             case Kind.BREAK:
                 self._give_up()
@@ -179,7 +148,9 @@ class _Reader:
                     self.subjects, self.target = [self.target], None
                 self._back_to_anchors()
                 self.verb, self.unclear = item, False
-            case Kind.PREPOSITION:  # only "with" before a thing that has its own place is left by fold
+            case Kind.PREPOSITION if item.head == "by":
+                self.unclear = True  # "a house bordered by trees on the right"
+            case Kind.PREPOSITION:  # "with" before a thing that has its own place; fold leaves no other
                 self.host = self.target or (self.subjects[0] if self.subjects else self.host)
                 self.near = item.near
             case Kind.NOUN:
@@ -198,14 +169,17 @@ class _Reader:
         if self.waiting and not joined:
             self._answer(i)
             return
-        if joined and self.target is not None and not self._placed(i):
+        if self.answered and goes_on(self.items, i):
+            self._answer_too(item)
+            return
+        if joined and self.target is not None and not placed(self.items, i):
             return  # "left of a car and a dog": the second object is not read
         if (
             self.subjects
             and not self.stated
             and not self.finite
             and self.verb is None
-            and (joined or (self.last is Kind.COMMA and self._list(i)))
+            and (joined or (self.last is Kind.COMMA and listed(self.items, i)))
         ):
             self._take([*self.subjects, item])
         elif self.last is Kind.VERB and self.verb is not None and self.subjects:
@@ -232,39 +206,26 @@ class _Reader:
             else:
                 self._state(place, target)
         self.anchors, self.stated = [item], True
+        self.answered = waiting if len(waiting) <= _FEW else []
+
+    def _answer_too(self, item: Chunk) -> None:
+        """Say of one more noun phrase what was said of the answer."""
+        subjects, self.subjects = self.subjects, [item]
+        for place, target in self.answered:
+            self._state(place, target)
+        self.subjects = self.anchors = [*subjects, item]
 
     def _take(self, subjects: list[Chunk]) -> None:
         self.subjects = subjects
         self.target = self.verb = None
+        self.answered = []
         self.stated = self.finite = self.unclear = False
-
-    def _placed(self, i: int) -> bool:
-        """Whether the noun phrase at ``i`` gets a place of its own before the clause ends."""
-        for item in self.items[i + 1 :]:
-            if item.kind is Kind.PLACE:
-                return _phrase(item).entry.role is not Role.UNSCORED
-            if item.kind in (Kind.COMMA, Kind.BREAK, Kind.SUBORDINATOR):
-                return False
-        return False
-
-    def _list(self, i: int) -> bool:
-        """Whether the noun phrase at ``i`` is inside a list: "a cat, a dog and a bird"."""
-        rest = [item.kind for item in self.items[i + 1 : i + 9]]
-        while rest[:2] == [Kind.COMMA, Kind.NOUN]:
-            rest = rest[2:]
-        return rest[:2] == [Kind.CONJUNCTION, Kind.NOUN] or rest[:3] == [
-            Kind.COMMA,
-            Kind.CONJUNCTION,
-            Kind.NOUN,
-        ]
 
     def _place(self, i: int) -> int:
         """Read one place phrase, or several joined by "and" that share an object; returns the last item used."""
-        if self._starts_anew(i):
-            self._take([])
         group = self._group(i)
         used = i + 2 * (len(group) - 1)
-        either = any(item.text == "or" for item in self.items[i:used])
+        either = any(item.text == "or" for item in self.items[max(i - 1, 0) : used])
         following = self.items[used + 1] if used + 1 < len(self.items) else None
         last = _phrase(group[-1])
         takes = last.entry.role in (Role.RELATION, Role.OWN_SIDE, Role.PART, Role.UNSCORED) and not last.owner
@@ -273,6 +234,12 @@ class _Reader:
         if last.entry.role is Role.UNSCORED and group[0].text in ("between", "in between"):
             target, self.amid = None, True
         used += target is not None
+        target = target or self._of_excluded(last, used + 1)
+        joined = self.items[used + 1 : used + 3]
+        either |= [item.kind for item in joined] == [Kind.CONJUNCTION, Kind.PLACE] and joined[0].text == "or"
+        if self._starts_anew(i, used):
+            self._take([])
+            self.negated = False
         sideways = all(item.phrase is not None and item.phrase.entry.relation in _SIDEWAYS for item in group)
         chained = self.target is not None and self.last is Kind.NOUN
         unclear = self.unclear or either or (amid and not last.owner)
@@ -292,12 +259,13 @@ class _Reader:
             elif self._allowed(place, target):
                 self.waiting.append((place, target))
         self.anchors = self.subjects
+        self.answered = []
         self.stated = True
         self.sideways = sideways
         self.verb = None
-        if target is not None and not target.nameless and target.head not in nouns.ABSTRACT:
-            self.target = target  # but not after "next to each other"
-            if not target.pronoun and target.head not in nouns.FRAMES:
+        if target is not None and _is_thing(target):
+            self.target = target
+            if not target.pronoun and not target.nameless and target.head not in nouns.FRAMES:
                 self.named.append(target)
         return used
 
@@ -312,14 +280,30 @@ class _Reader:
             group.append(self.items[i])
         takes = _phrase(group[-1]).entry.role in (Role.RELATION, Role.OWN_SIDE)
         shared = takes and i + 1 < len(self.items) and self.items[i + 1].kind is Kind.NOUN
-        return group if shared else group[:1]
+        # "a dog is on the left and under a tree is a cat": only the second is of the tree
+        apart = bool(self.subjects) and self.last not in JOINTS and turns_round(self.items, i + 2)
+        return group if shared and not apart else group[:1]
 
-    def _starts_anew(self, i: int) -> bool:
-        """Whether a position stands before its subject in a clause of its own: "and on the right a doctor"."""
+    def _of_excluded(self, phrase: Phrase, i: int) -> Chunk | None:
+        """Find the object that a place shares with its opposite at ``i``: "above rather than below the table"."""
+        ahead = self.items[i : i + 3]
+        if [item.kind for item in ahead] != [Kind.NEGATOR, Kind.PLACE, Kind.NOUN]:
+            return None
+        said = phrase.entry.relation or SIDE_RELATIONS.get(phrase.entry.position or Position.AT_CENTER)
+        return ahead[2] if said is not None and _phrase(ahead[1]).entry.relation is said.inverse else None
+
+    def _starts_anew(self, i: int, used: int) -> bool:
+        """Whether the place phrases from ``i`` to ``used`` stand before their subject in a clause of its own."""
+        if self.last not in JOINTS:
+            return False
+        if turns_round(self.items, used + 1):
+            return True
+        after = self.items[used + 1 : used + 3]
+        if self.answered and [item.kind for item in after] == [Kind.COMMA, Kind.NOUN]:
+            return after[1].full != after[1].text  # "on the left, a dog, on the right, a cat"
         following = self.items[i + 1] if i + 1 < len(self.items) else None
-        return (
-            self.last in (Kind.CONJUNCTION, Kind.COMMA)
-            and (_phrase(self.items[i]).entry.role is Role.POSITION or len(_phrase(self.items[i]).owner) == 1)
+        return (  # "and on the right a doctor"
+            (_phrase(self.items[i]).entry.role is Role.POSITION or len(_phrase(self.items[i]).owner) == 1)
             and following is not None
             and ((following.kind is Kind.NOUN and following.full != following.text) or following.text == ":")
         )

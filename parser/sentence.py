@@ -18,7 +18,12 @@ _PAIRS = {
     ("fish", "chips"),
     ("bed", "breakfast"),
     ("peanut", "jelly"),
+    ("rock", "roll"),
 }
+_ADJECTIVES = 5  # in a row, with commas between them
+_ALSO_NOUNS = words.COUNTS | frozenset(
+    "orange glass metal plastic paper leather stone brick light half other".split()
+)
 _LATIN_END = 0x250
 
 
@@ -103,7 +108,7 @@ class Sentence:
 
     def paired(self, i: int, content: list[str]) -> bool:
         """Whether the "and" at ``i`` joins two adjectives ("red and white bus") or a set pair."""
-        if self.tokens[i] not in ("and", "&") or not content or not self.nounish(i + 1):
+        if self.tokens[i : i + 1] not in (["and"], ["&"]) or not content or not self.nounish(i + 1):
             return False
         pair = (content[-1], self.tokens[i + 1])
         if pair in _PAIRS:
@@ -113,6 +118,22 @@ class Sentence:
             and pair[1] in words.ADJECTIVES
             and self.nounish(i + 2)
         )
+
+    def listed(self, i: int, content: list[str]) -> bool:
+        """Whether the comma at ``i`` stands between adjectives: "a small, white dog", "a red, white and blue flag"."""
+        if self.tokens[i] != "," or not content or content[-1] in _ALSO_NOUNS:
+            return False
+        if not all(word in words.ADJECTIVES or word in words.ADVERBS or word == "one" for word in content):
+            return False
+        j = i + 1 + (self.tokens[i + 1 : i + 2] == ["and"])
+        for _ in range(_ADJECTIVES):
+            j += self.tokens[j : j + 1] == ["very"]
+            if not self.nounish(j) or self.nounish(j + 1):
+                return self.nounish(j)
+            if self.tokens[j] not in words.ADJECTIVES or self.tokens[j + 1 : j + 2] != [","]:
+                return self.paired(j + 1, self.tokens[j : j + 1])
+            j += 2 + (self.tokens[j + 2 : j + 3] == ["and"])
+        return False
 
     def adverb_inside(self, i: int, content: list[str]) -> bool:
         """Whether the adverb at ``i`` belongs to an adjective of the noun phrase ("a half open door")."""

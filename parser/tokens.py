@@ -11,17 +11,25 @@ __all__ = ["MAX_TOKENS", "fold", "tokenize"]
 MAX_TOKENS = 300
 """Words and signs that are read of a text; what comes later is not looked at."""
 
-_TOKEN = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*(?:(?<=s)'(?=\s\w))?|[^\s\w]|_")
+_TOKEN = re.compile(
+    r"[^\W\d_](?:\.[^\W\d_](?![^\W_]))+\.?"  # u.s.
+    r"|(?:dr|mr|mrs|ms|prof|st|mt)\.(?=\s+\w)"
+    r"|[^\W_]{1,2}&[^\W_](?![^\W_])"  # b&w
+    r"|w/(?:o(?:ut)?(?![^\W_]))?"
+    r"|(?:\d+(?:,\d{3}|\.\d+)+)(?:-?[^\W_]+)*"  # 1.5-litre
+    r"|[^\W_]+(?:[-'][^\W_]+)*(?:(?<=s)'(?=\s\w))?|[^\s\w]|_"
+)
 _CONTRACTION = re.compile(
     r"(that|there|it|who|what|where|which|he|she|here)'(s)|(they|we|you|there|who)'(re)|(i)'(m|ve|d)"
 )
 _PLACE = re.compile(
-    r"(left|right|top|bottom|upper|lower|center|centre)-(left|right|hand|side|corner|most|center|centre)(-(side|corner))?$"
+    r"(left|right|top|bottom|upper|lower|center|centre)(-(left|right|hand|side|corner|most|center|centre)){1,3}$"
 )
 _HYPHENATED = frozenset(
     "left-of right-of to-the-left-of to-the-right-of in-front-of on-top-of next-to".split()
 )
 _OPENED = {"s": "is", "re": "are", "m": "am", "ve": "have", "d": "would"}
+_SHORT = {"w/": "with", "w/o": "without", "w/out": "without"}
 _SAME = {
     odd: plain
     for plain, odds in {
@@ -59,6 +67,8 @@ def tokenize(folded: str) -> list[str]:
         if "'" in word and (opened := _CONTRACTION.fullmatch(word)):
             first, short = (group for group in opened.groups() if group)
             tokens += (first, _OPENED[short])
+        elif word in _SHORT:
+            tokens.append(_SHORT[word])
         elif "-" in word and (_PLACE.match(word) or word in _HYPHENATED):
             tokens += word.split("-")
         else:

@@ -13,6 +13,7 @@ __all__ = [
     "CONJUNCTIONS",
     "COUNTS",
     "DETERMINERS",
+    "EXCLUDING",
     "HOVERING",
     "INDEFINITE",
     "LOOKING",
@@ -64,6 +65,9 @@ NEGATORS = _set(
     "minus cannot can't isn't aren't wasn't weren't don't doesn't didn't hasn't haven't won't wouldn't "
     "ain't non hardly barely"
 )
+EXCLUDING = (["rather", "than"], ["instead", "of"], ["as", "opposed", "to"])
+"""What stands before the other side, or the other thing, that is not meant."""
+
 AUXILIARIES = _set(
     "is are was were be been being am has have had do does did can could will would may might must should "
     "gets got get seems seem appears appear remains remain stays stay"
@@ -78,7 +82,7 @@ ADVERBS = _set(
     "away apart about very quite too so there here somewhere outdoors indoors outside backward backwards "
     "forwards sideways adrift afloat aloft aboard please even ever already once again somewhat exactly "
     "roughly more most less rather in-between today tonight yesterday tomorrow maybe perhaps either "
-    "really extremely diagonally both"
+    "really extremely diagonally both instead e.g. i.e."
 )
 AFTER_NOUNS = _set(
     "high low close long straight upright asleep awake alone visible alive well still forward upside "
@@ -186,7 +190,7 @@ _OTHER = (
     "dunk dribble serve swing golf fish hunt dig rake shovel mow paint photograph film shave groom milk "
     "contain belong lurk loiter linger meander plant squirm wriggle slither scamper prowl doze snooze "
     "snore rummage forage peck nibble munch devour yawn shiver teeter wobble spin twirl tumble dive "
-    "plunge swing cling clamber scramble huddle"
+    "plunge swing cling clamber scramble huddle depict say"
 )
 _IRREGULAR = {
     "stand": "stood",
@@ -257,6 +261,7 @@ _IRREGULAR = {
     "leap": "leapt",
     "have": "having",
     "bat": "batting",
+    "say": "said",
 }
 _DOUBLING = _set(
     "sit put set get cut run hit stop swim nap wrap pet hop step jog squat hug trot fit pin dig wag drop "
