@@ -22,7 +22,7 @@ from benchmarks.gallery import Seen, index_of
 from benchmarks.geometry import Question, Texts, questions_of
 from benchmarks.heads import SEED, folds_of, look_with
 from benchmarks.record import DEFAULT_DATA, Metric, parser, share, write_result
-from benchmarks.retrieval import Scorer, answers_of, pairwise, pools
+from benchmarks.retrieval import Scorer, answers_of, pairwise, patch_windows, pools
 from benchmarks.sketches import Curve, measure_sketches, plot
 from benchmarks.train_compact import Features, Heads, Recipe, cached_features, train
 from indexer.compact import load_compact
@@ -127,7 +127,7 @@ def reversed_pairs(
     found: Mapping[tuple[float, float], dict[str, list[float]]],
 ) -> None:
     """Add how the right photograph stands against reversed ones, and whether both things are in the first place."""
-    for pool in pools(questions, photos, seen, mirrored, scorer):
+    for pool in pools(questions, photos, seen, mirrored, scorer, patch_windows(mirrored)):
         native, place, presence = scorer.terms(pool.question, pool.pictures)
         halves = None if pool.halves is None else scorer.terms(pool.question, pool.halves)
         for weights, values in found.items():

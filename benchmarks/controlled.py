@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.data import Photo, photo_of
-from benchmarks.gallery import Seen, index_of, look_at
+from benchmarks.gallery import Seen, index_of, look_at, open_encoder
 from benchmarks.geometry import SHUFFLES, Question, Texts, margins, questions_of, won
 from benchmarks.record import Metric, encoder_parser, share, write_result
 from benchmarks.retrieval import statements
@@ -201,7 +201,7 @@ def main() -> None:
     metrics: list[Metric] = []
     votes: dict[str, float] = {}
     if arguments.encoder:
-        encoder = load_encoder(arguments.encoder, arguments.pretrained)
+        encoder = open_encoder(arguments.encoder, arguments.pretrained)
         names = f"{arguments.encoder} {arguments.pretrained or ''}".strip()
         label = arguments.encoder.lower().replace("-", "_")
         metrics += report(label, encoder, data)

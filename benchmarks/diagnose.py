@@ -26,13 +26,13 @@ import open_clip
 from benchmarks.access import TextBank, measure_access
 from benchmarks.build import SMALL_VIT
 from benchmarks.diagnose_plots import draw_all
+from benchmarks.gallery import open_encoder
 from benchmarks.objects import THINGS
 from benchmarks.orbits import draw_orbits, facts_of, see_orbits
 from benchmarks.pooling import measure_pooling
 from benchmarks.record import DEFAULT_DATA, Metric, encoder_parser, write_result
 from benchmarks.verdict import Access, Pooling, Verdict, above_chance, judge, render
 from indexer.encoder import COMPACT, Encoder
-from indexer.load import load_encoder
 
 SEED = 0
 ROUNDS = 4
@@ -50,7 +50,7 @@ def main() -> None:
     options.add_argument("--cache", type=Path, help="keep the towers' output here for the next run")
     arguments = options.parse_args()
     open_clip.add_model_config(SMALL_VIT)
-    encoder = load_encoder(arguments.encoder, arguments.pretrained, device=arguments.device)
+    encoder = open_encoder(arguments.encoder, arguments.pretrained, device=arguments.device)
     data = arguments.data or DEFAULT_DATA
     metrics, facts = diagnose(encoder, data, quick=arguments.quick, cache=arguments.cache)
     spec = encoder.spec

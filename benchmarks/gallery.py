@@ -5,6 +5,7 @@ Axes: N photographs, H x W patches, D embedding, P cells of a pooled grid.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ from PIL import Image, ImageOps
 from benchmarks.data import Photo
 from indexer.calibrate import calibrate, vocabulary
 from indexer.encoder import Encoder, Pixels
+from indexer.errors import IndexerError
 from indexer.grid import fit_grid, pool_tokens
 from indexer.images import open_image
 from indexer.ledger import LedgerRow, to_table
+from indexer.load import load_encoder
 from indexer.moments import patch_centres, spatial_moments
 from indexer.sketch import fit_sketcher
 from indexer.store import Index, open_index, write_index
@@ -102,7 +105,7 @@ def look(
     mirrored : bool
         Whether left and right change sides first.
     cache : Path, optional
-        Folder for what was seen: it holds for these weights and these photographs alone.
+        Folder for what was seen: it holds for this encoder and these files alone.
     """
     path = None if cache is None else cache / _cache_name(encoder, photos, mirrored)
     if path is not None and path.exists():
@@ -140,6 +143,19 @@ def look_at(encoder: Encoder, pictures: Iterable[Callable[[], Image.Image]]) -> 
     return Seen(np.concatenate(pooled), tokens)
 
 
+def open_encoder(name: str, pretrained: str | None, *, device: str = "auto") -> Encoder:
+    """`indexer.load.load_encoder` for a benchmark, whose user gets a line and not a traceback.
+
+    Raises
+    ------
+    SystemExit
+    """
+    try:
+        return load_encoder(name, pretrained, device=device)
+    except IndexerError as error:
+        raise SystemExit(str(error)) from None
+
+
 def index_of(seen: Seen, encoder: Encoder, folder: Path, *, k: int = K) -> Index:
     """Write what was seen as an index, as a build would, and open it: row n is photograph n."""
     moments, sample = seen.moments(), seen.sample()
@@ -166,6 +182,9 @@ def index_of(seen: Seen, encoder: Encoder, folder: Path, *, k: int = K) -> Index
 
 
 def _cache_name(encoder: Encoder, photos: Sequence[Photo], mirrored: bool) -> str:
-    data = photos[0].path.parent.parent.name if photos else "none"
     side = "mirrored" if mirrored else "plain"
-    return f"{encoder.spec.weights_sha256[:12]}-{data}-{len(photos)}-{side}.npz"
+    key = hashlib.sha256(repr((encoder.spec, side)).encode())
+    for photo in photos:
+        about = photo.path.stat()
+        key.update(repr((str(photo.path.resolve()), about.st_size, about.st_mtime_ns)).encode())
+    return f"{encoder.spec.name}-{len(photos)}-{side}-{key.hexdigest()[:16]}.npz"

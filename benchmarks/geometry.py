@@ -263,8 +263,8 @@ def difference(name: str, one: Doubles, other: Doubles, clusters: Sequence[int])
 
 def _cells(questions: Sequence[Question]) -> list[tuple[str, NDArray[np.intp]]]:
     """Opposite or same half, and by size ratio."""
-    same = np.array([q.same_half for q in questions])
-    ratio = np.array([q.ratio for q in questions])
+    same = np.array([q.same_half for q in questions], dtype=bool)
+    ratio = np.array([q.ratio for q in questions], dtype=float)
     cells = {
         "opposite_halves": ~same,
         "same_half": same,

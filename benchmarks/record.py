@@ -157,8 +157,11 @@ def cluster_bootstrap(
 
 
 def share(name: str, values: Sequence[float], clusters: Sequence[Any]) -> Metric:
-    """A mean with its cluster bootstrap interval."""
+    """A mean with its cluster bootstrap interval; where every value is 0, or 1, Wilson's for as many clusters."""
     low, high = cluster_bootstrap(values, clusters)
+    if low == high and low in (0.0, 1.0):
+        each = len(set(map(str, clusters)))
+        low, high = wilson(low * each, each)
     return Metric(name, float(np.mean(values)) if len(values) else math.nan, "share", low, high, len(values))
 
 

@@ -1,25 +1,31 @@
 """Does the right photograph come first? By the scores and the searcher of the product.
 
 *Reversed geometry*: one photograph in which a relation holds, against 20 with the same two classes the other way round.
-Natural ones come first; where a set has fewer, mirror images of photographs in which it holds fill up, then cropped
-views of those (windows of their patch grids). How many are of which kind is among the figures.
+Natural ones come first; where a set has fewer, mirror images of photographs in which it holds fill up, then crops of
+those that keep both things whole. How many are of which kind is among the figures, and whole pictures are counted by
+themselves too.
 *Absent objects*: the same pool, and 24 photographs more that show one of the two things alone.
 *Whole gallery*: every statement and every caption against all photographs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import ImageOps
 
-from benchmarks.data import Photo
-from benchmarks.gallery import Seen
+from benchmarks.data import Box, Photo
+from benchmarks.gallery import Seen, look_at
 from benchmarks.geometry import OPPOSITE, Question, Texts, difference, won
 from benchmarks.record import Metric, share
+from indexer.encoder import Encoder
 from indexer.grid import pool_tokens
+from indexer.images import open_image
 from indexer.moments import spatial_moments
 from parser.relation import Relation, SpatialRelation
 from service.query import Mode, Readout
@@ -33,7 +39,10 @@ Doubles = NDArray[np.float64]
 REVERSED = 20
 HALVES = 24
 MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0)
-_WINDOWS = [(size, y, x) for size in (0.85, 0.75) for y in (0.0, 0.5, 1.0) for x in (0.0, 0.5, 1.0)]
+Window = tuple[float, float, float, float]
+"""A part of a picture: left, top, right and bottom edge, in fractions of it."""
+Views = Callable[[int, Sequence[Window]], Seen]
+"""Shows parts of the mirror image of a photograph, given by its number."""
 _RELATIONS = {
     "left": Relation.LEFT_OF,
     "right": Relation.RIGHT_OF,
@@ -119,7 +128,7 @@ class Pool:
     pictures : Pictures
         The right one first, then up to :data:`REVERSED` the other way round.
     kinds : (int, int, int)
-        How many of these are natural, mirrored and views.
+        How many of these are natural, mirrored and crops.
     halves : Pictures or None
         Up to :data:`HALVES` that show one of the two things alone; left and right only.
     """
@@ -131,7 +140,12 @@ class Pool:
 
 
 def pools(
-    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
+    questions: Sequence[Question],
+    photos: Sequence[Photo],
+    seen: Seen,
+    mirrored: Seen,
+    scorer: Scorer,
+    views: Views,
 ) -> Iterator[Pool]:
     """The pool of each question that has one."""
     plain = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(photos))])
@@ -150,10 +164,16 @@ def pools(
         if q.axis == "lr":  # nobody turns photographs upside down
             mirrors = holds[q.a, q.relation, q.b][: REVERSED - len(other)]
             pool += flipped[mirrors]
-            views = _views(mirrored, mirrors, REVERSED - len(other) - len(mirrors))
-            if views is not None:
-                pool += scorer.sketch(*views)
-            kinds = len(other), len(mirrors), REVERSED - len(other) - len(mirrors)
+            cropped = REVERSED - len(other) - len(mirrors)
+            for number, each in enumerate(
+                np.array_split(np.arange(cropped), len(mirrors)) if mirrors else []
+            ):
+                if len(each):
+                    n = mirrors[number]
+                    kept = _mirrored_boxes(photos[n], q)
+                    crops = views(n, [window_around(kept, rng) for _ in each])
+                    pool += scorer.sketch(crops.pooled, [crops.grid(k) for k in range(len(each))])
+            kinds = len(other), len(mirrors), cropped
             lone = [n for n in range(len(photos)) if (q.a in classes[n]) != (q.b in classes[n])]
             if lone:
                 halves = plain[rng.permutation(lone)[:HALVES].tolist()]
@@ -161,10 +181,67 @@ def pools(
             yield Pool(q, pool, kinds, halves)
 
 
+def window_around(boxes: Sequence[Box], rng: np.random.Generator) -> Window:
+    """A part of a picture, at random, that holds some boxes whole."""
+    low = [min(box.x0 for box in boxes), min(box.y0 for box in boxes)]
+    high = [max(box.x1 for box in boxes), max(box.y1 for box in boxes)]
+    left, top = rng.uniform(0.0, np.maximum(low, 0.0)).tolist()
+    right, bottom = rng.uniform(np.minimum(high, 1.0), 1.0).tolist()
+    return left, top, right, bottom
+
+
+def _mirrored_boxes(photo: Photo, question: Question) -> list[Box]:
+    """Where the two things of a question are in the mirror image of a photograph that shows each once."""
+    names = (question.a, question.b)
+    return [Box(b.name, 1 - b.x1, b.y0, 1 - b.x0, b.y1) for b in photo.boxes if b.name in names]
+
+
+def crops(encoder: Encoder, photos: Sequence[Photo]) -> Views:
+    """Parts of mirror images as the encoder sees pictures that hold nothing else."""
+
+    def show(number: int, windows: Sequence[Window]) -> Seen:
+        image = ImageOps.mirror(open_image(photos[number].path).image)
+        width, height = image.size
+        boxes = [
+            (int(x0 * width), int(y0 * height), math.ceil(x1 * width), math.ceil(y1 * height))
+            for x0, y0, x1, y1 in windows
+        ]
+        return look_at(encoder, (partial(image.crop, box) for box in boxes))
+
+    return show
+
+
+def patch_windows(mirrored: Seen) -> Views:
+    """Parts of the patch grids of mirror images, where there is no encoder to show the pictures to.
+
+    Their pooled vectors are means of patch tokens, as those of an encoder are that pools by the mean.
+    """
+
+    def show(number: int, windows: Sequence[Window]) -> Seen:
+        tokens = mirrored.grid(number)
+        height, width = tokens.shape[:2]
+        parts = [
+            tokens[int(y0 * height) : math.ceil(y1 * height), int(x0 * width) : math.ceil(x1 * width)]
+            for x0, y0, x1, y1 in windows
+        ]
+        means = np.stack([part.mean(axis=(0, 1)) for part in parts])
+        pooled = means / (np.linalg.norm(means, axis=1, keepdims=True) + 1e-12)
+        return Seen(pooled.astype(np.float32), [part.astype(np.float16) for part in parts])
+
+    return show
+
+
 def reversed_pools(
-    questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
+    questions: Sequence[Question],
+    photos: Sequence[Photo],
+    seen: Seen,
+    mirrored: Seen,
+    scorer: Scorer,
+    views: Views,
 ) -> list[Metric]:
     """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent.
+
+    ``pairwise_lr_whole_`` counts natural and mirrored photographs alone, no crops.
 
     Intervals are bootstrapped by pair of classes: a pool is shared by all questions about one pair, and above/below it
     may be a single photograph (of a dining table above a person, say) that decides ten of them.
@@ -172,7 +249,7 @@ def reversed_pools(
     table: dict[str, list[float]] = {}
     clusters: dict[str, list[str]] = {"lr": [], "ab": []}
     kinds = np.zeros(3)
-    for pool in pools(questions, photos, seen, mirrored, scorer):
+    for pool in pools(questions, photos, seen, mirrored, scorer, views):
         q = pool.question
         score = scorer.parts(q, pool.pictures)
         clusters[q.axis].append(" ".join(sorted((q.a, q.b))))
@@ -180,6 +257,8 @@ def reversed_pools(
             table.setdefault(f"pairwise_{q.axis}_{name}", []).append(pairwise(values))
             if q.axis == "lr":
                 table.setdefault(f"cond_r1_lr_{name}", []).append(float(values[0] > values[1:].max()))
+                whole = values[: 1 + sum(pool.kinds[:2])]
+                table.setdefault(f"pairwise_lr_whole_{name}", []).append(pairwise(whole))
         if q.axis == "lr":
             kinds += pool.kinds
         if pool.halves is not None:
@@ -289,35 +368,19 @@ def _combined(score: Mapping[str, Doubles]) -> dict[str, Doubles]:
     return rows
 
 
-def _views(mirrored: Seen, photos: Sequence[int], count: int) -> tuple[Floats, list[Floats]] | None:
-    """Cropped views of mirror images, and their pooled vectors: the mean of what is left."""
-    if count <= 0:
-        return None
-    grids, pooled = [], []
-    for n in range(count):
-        tokens = mirrored.grid(photos[n % len(photos)])
-        size, y, x = _WINDOWS[n // len(photos) % len(_WINDOWS)]
-        height, width = tokens.shape[:2]
-        h, w = max(1, round(size * height)), max(1, round(size * width))
-        top, left = round(y * (height - h)), round(x * (width - w))
-        view = tokens[top : top + h, left : left + w]
-        mean = view.reshape(-1, view.shape[-1]).mean(axis=0)
-        grids.append(view)
-        pooled.append(mean / (np.linalg.norm(mean) + 1e-12))
-    return np.stack(pooled).astype(np.float32), grids
-
-
 def mirror_ranking(
     questions: Sequence[Question], photos: Sequence[Photo], seen: Seen, mirrored: Seen, scorer: Scorer
 ) -> list[Metric]:
-    """A photograph against its own mirror image."""
+    """A photograph against its own mirror image: by the native score, the moment alone, both, and the whole score."""
+    names = {"native": "mirror_native", "moment": "mirror_native_plus_moment", "best": "mirror_spatial"}
     asked = [q for q in questions if q.axis == "lr"]
     table: dict[str, list[float]] = {}
     for q in asked:
         native = np.stack([seen.pooled[q.photo], mirrored.pooled[q.photo]])
         both = scorer.sketch(native, [seen.grid(q.photo), mirrored.grid(q.photo)])
-        for name, values in _combined(scorer.parts(q, both)).items():
-            if name in ("native", "moment", "best"):
-                table.setdefault(name, []).append(float(won(values[0] - values[1])))
-    names = {"native": "mirror_native", "moment": "mirror_moment", "best": "mirror_spatial"}
-    return [share(names[name], values, [q.photo for q in asked]) for name, values in table.items()]
+        parts = scorer.parts(q, both)
+        for name, values in _combined(parts).items():
+            if name in names:
+                table.setdefault(names[name], []).append(float(won(values[0] - values[1])))
+        table.setdefault("mirror_moment", []).append(float(won(parts["moment"][0] - parts["moment"][1])))
+    return [share(name, values, [q.photo for q in asked]) for name, values in table.items()]

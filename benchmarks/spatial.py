@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.data import Photo, load_photos
-from benchmarks.gallery import index_of, look
+from benchmarks.gallery import index_of, look, open_encoder
 from benchmarks.geometry import Texts, margins, questions_of, report
 from benchmarks.record import DEFAULT_DATA, Metric, encoder_parser, write_result
-from benchmarks.retrieval import Scorer, captions, mirror_ranking, reversed_pools, statements
+from benchmarks.retrieval import Scorer, captions, crops, mirror_ranking, reversed_pools, statements
 from benchmarks.sketches import measure_sketches
 from indexer.encoder import COMPACT, Encoder
-from indexer.load import load_encoder
 from parser import QueryParser
 from service.search import Searcher
 
@@ -80,7 +79,7 @@ def main() -> None:
     photos = load_photos(arguments.data or DEFAULT_DATA / "coco" / "dev")
     if arguments.quick:
         photos = photos[:QUICK_PHOTOS]
-    encoder = load_encoder(arguments.encoder, arguments.pretrained)
+    encoder = open_encoder(arguments.encoder, arguments.pretrained)
     metrics, curves = measure(encoder, photos, cache=arguments.cache)
     spec = encoder.spec
     name = spec.name if spec.name == COMPACT else f"{spec.name} {spec.pretrained}"
@@ -110,7 +109,7 @@ def measure(
             Metric("lambda", calibration.lam, "ratio", n=len(photos)),
             *report(questions, margins(questions, text, seen, index)),
             *mirror_ranking(questions, photos, seen, mirrored, scorer),
-            *reversed_pools(questions, photos, seen, mirrored, scorer),
+            *reversed_pools(questions, photos, seen, mirrored, scorer, crops(encoder, photos)),
             *statements(searcher, questions, photos),
             *captions(searcher, photos),
         ]

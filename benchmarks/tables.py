@@ -36,19 +36,20 @@ ROWS = (
     Row(MOMENT, "left/right pairwise, native", ".510", "pairwise_lr_native"),
     Row(MOMENT, "left/right pairwise, with moment", ".839", "pairwise_lr_moment"),
     Row(MOMENT, "left/right pairwise, both stages", "none", "pairwise_lr_best", "no such row there"),
+    Row(MOMENT, "the same, whole pictures alone", "none", "pairwise_lr_whole_best", "no crops"),
     Row(
         MOMENT,
         "left/right R@1 of 21, native",
         ".048",
         "cond_r1_lr_native",
-        "negatives mostly mirrored and cropped",
+        "negatives mostly crops of mirror images",
     ),
     Row(
         MOMENT,
         "left/right R@1 of 21, with moment",
         ".411",
         "cond_r1_lr_moment",
-        "negatives mostly mirrored and cropped",
+        "negatives mostly crops of mirror images",
     ),
     Row(MOMENT, "left/right R@1 of 21, both stages", "none", "cond_r1_lr_best", "no such row there"),
     Row(MOMENT, "above/below pairwise, native", ".497", "pairwise_ab_native", "natural negatives only"),
@@ -69,7 +70,7 @@ ROWS = (
         "an upper quantile there, a mean here",
     ),
     Row(MOMENT, "mirror ranking, native", ".510", "mirror_native", "mirror images here"),
-    Row(MOMENT, "mirror ranking, moment", ".951", "mirror_moment", "mirror images here"),
+    Row(MOMENT, "mirror ranking, moment", ".951", "mirror_moment", "mirror images here, the moment alone"),
     Row(MOMENT, "reader: centroid at any published tau", ".827", "lr_centroid_tau_8"),
     Row(MOMENT, "reader: best patch alone", ".713", "lr_argmax"),
     Row(MOMENT, "lambda", ".79", "lambda", "another encoder: a ratio, not a score"),
@@ -88,8 +89,14 @@ ROWS = (
     Row(ADR, "left/right, adr-dense", ".910", "lr_adr_dense", "relation crops there"),
     Row(ADR, "left/right, deployed score", ".503", "lr_native", "relation crops there"),
     Row(ADR, "misaligned null, adr-dense there", ".496", "lr_centroid_null", "our centroid here"),
-    Row(ADR, "grounded gain, adr-dense there", "+.414", "lr_centroid_grounded_gain", "our centroid here"),
-    Row(ADR, "grounded gain, deployed score", "+.016", "lr_native_grounded_gain"),
+    Row(
+        ADR,
+        "grounded gain, adr-dense there",
+        "+.414",
+        "lr_centroid_grounded_gain",
+        "our centroid, directions balanced",
+    ),
+    Row(ADR, "grounded gain, deployed score", "+.016", "lr_native_grounded_gain", "directions balanced here"),
 )
 
 
@@ -103,7 +110,9 @@ def render(document: Mapping[str, Any], first: Mapping[str, Any] | None = None) 
         f"Encoder: **{document['encoder']}** (weights {str(document.get('weights_sha256'))[:12]}), "
         f"{document['photos']} photographs. `compact` is a real trained model, but not CLIP.",
         f"From `{document['command']}` at commit {document['commit']}"
-        f"{' with local changes' if document['dirty'] else ''}. Intervals are 95 %, bootstrapped by photograph.",
+        f"{' with local changes' if document['dirty'] else ''}. Intervals are 95 %, bootstrapped by photograph; "
+        "of `pairwise_`, `cond_r1_` and `absent_` rows by pair of classes. Where all values are the same, Wilson's for "
+        "as many photographs or pairs.",
         "",
         "![Accuracy by bytes](results/spatial-sketches.png)",
         "",

@@ -84,7 +84,7 @@ def judge(metrics: Mapping[str, Metric]) -> Verdict:
         access = Access.UNREACHABLE if above_chance(probe) else Access.NOT_FOUND
     pooled, axis = metrics["pooled_polarity"], metrics["pooled_axis"]
     patches = max((metrics[name] for name in PATCHES), key=lambda metric: metric.low or 0.0)
-    kept, held = above_chance(pooled), above_chance(patches)
+    kept, held = above_chance(pooled), above_chance(patches, tries=len(PATCHES))
     apart = (pooled.high or 1.0) < (patches.low or 0.0)
     if not held:
         pooling = Pooling.KEPT if kept else Pooling.NOTHING
