@@ -106,7 +106,7 @@ class _Cutter(Sentence):
         if not token[0].isalnum():
             return i + 1
         for excluding in words.EXCLUDING:
-            if self.tokens[i : i + len(excluding)] == excluding:
+            if token == excluding[0] and self.tokens[i : i + len(excluding)] == excluding:
                 return self._add(Kind.NEGATOR, i) - 1 + len(excluding)
         if token == "as":
             dressed = self._after(Kind.VERB) and self.items[-1].head == "dress"
