@@ -20,7 +20,7 @@ import torch
 from benchmarks.data import Photo, load_photos
 from benchmarks.gallery import Seen, index_of
 from benchmarks.geometry import Question, Texts, questions_of
-from benchmarks.heads import SEED, folds_of, look_with
+from benchmarks.heads import FEWEST_FOLDS, SEED, folds_of, look_with
 from benchmarks.record import DEFAULT_DATA, Metric, parser, share, write_result
 from benchmarks.retrieval import Scorer, answers_of, pairwise, patch_windows, pools
 from benchmarks.sketches import Curve, measure_sketches, plot
@@ -40,6 +40,8 @@ def main() -> None:
     options.add_argument("--folds", type=int, default=3)
     options.add_argument("--cache", type=Path, help="the towers' outputs, kept for the next run")
     given = options.parse_args()
+    if given.folds < FEWEST_FOLDS:
+        options.error(f"--folds {given.folds}: at least {FEWEST_FOLDS}, one to train on and one to measure")
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
     features = cached_features(given.cache, photos)
     curves: list[tuple[int, dict[str, Curve]]] = []

@@ -65,7 +65,7 @@ def load_photos(folder: Path) -> list[Photo]:
     Raises
     ------
     SystemExit
-        It is not there: a benchmark's user gets one line, not a traceback.
+        It is not there, or empty: a benchmark's user gets one line, not a traceback.
     """
     try:
         lines = (folder / "photos.jsonl").read_text(encoding="utf-8").splitlines()
@@ -73,6 +73,8 @@ def load_photos(folder: Path) -> list[Photo]:
         raise SystemExit(
             f"no data in {folder}: expected photos.jsonl and images/; name a folder with --data"
         ) from None
+    if not lines:
+        raise SystemExit(f"no photographs in {folder}: photos.jsonl is empty")
     return [photo_of(folder, json.loads(line)) for line in lines]
 
 

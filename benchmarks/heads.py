@@ -41,6 +41,7 @@ Scores = dict[str, list[tuple[float, str]]]
 """By what was asked, a value for each caption, question or class, and what it is not independent within."""
 
 SEED = 0
+FEWEST_FOLDS = 2
 LARGE = 4
 """Times that one thing is as large as the other, from where on it is much larger."""
 HALVES = 24
@@ -58,6 +59,8 @@ def main() -> None:
     )
     options.add_argument("--both-ways", action="store_true", help="mean of a picture and its mirror image")
     given = options.parse_args()
+    if given.folds < FEWEST_FOLDS:
+        options.error(f"--folds {given.folds}: at least {FEWEST_FOLDS}, one to train on and one to measure")
     if given.image_size <= 0 or given.image_size % (PATCH * SIDE):
         options.error(f"--image-size {given.image_size}: must be a multiple of {PATCH * SIDE}")
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
@@ -139,7 +142,9 @@ def evaluate(heads: Heads, features: Features, photos: Sequence[Photo], rows: Ro
     similar = captions @ seen.pooled.T
     rank = (similar > similar[np.arange(len(owner)), owner][:, None]).sum(axis=1)
     right: Scores = {
-        f"recall_at_{k}": [(float(value < k), str(n)) for value, n in zip(rank, owner, strict=True)]
+        f"recall_at_{k}": [
+            (float(value < k), some[n].path.name) for value, n in zip(rank, owner, strict=True)
+        ]
         for k in (1, 10)
     }
     classes = classes_of(photos)
@@ -154,7 +159,7 @@ def evaluate(heads: Heads, features: Features, photos: Sequence[Photo], rows: Ro
     questions = questions_of(some)
     for q in questions:
         axis, sign = SIGN[q.relation]
-        a, b, photo = number[q.a], number[q.b], str(q.photo)
+        a, b, photo = number[q.a], number[q.b], some[q.photo].path.name
         words = names[a] - names[b]
         whole = bool(sign * float(moments[q.photo, axis] @ words) > 0)
         by_moment = bool(sign * float(sketched[q.photo, axis] @ sketcher.project(words)) > 0)
@@ -218,8 +223,8 @@ def presence(
         lone = rng.permutation(np.flatnonzero(shown[a] != shown[b]))[:HALVES]
         if len(lone):
             won = z[a, q.photo] + z[b, q.photo] > z[a, lone] + z[b, lone]
-            scores["pair_before_one"].append((float(won.mean()), str(q.photo)))
-            scores["pair_first"].append((float(won.all()), str(q.photo)))
+            scores["pair_before_one"].append((float(won.mean()), photos[q.photo].path.name))
+            scores["pair_first"].append((float(won.all()), photos[q.photo].path.name))
     return scores
 
 

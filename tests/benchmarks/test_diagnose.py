@@ -205,7 +205,7 @@ def test_the_command_from_pictures_to_figures(tmp_path, monkeypatch, capsys):
     pool, counts = caption_pool(data)
     assert counts == {"captions": len(pool) - 1, "vsr": 1}
     measured = diagnose.diagnose
-    monkeypatch.setattr(diagnose, "load_encoder", lambda *_, **__: TinyEncoder())
+    monkeypatch.setattr(diagnose, "open_encoder", lambda *_, **__: TinyEncoder())
     monkeypatch.setattr(diagnose, "diagnose", lambda *a, **kw: measured(*a, **kw, things=THINGS))
     out = tmp_path / "diagnose.json"
     monkeypatch.setattr(sys, "argv", ["diagnose", "--quick", "--data", str(data), "--json", str(out)])

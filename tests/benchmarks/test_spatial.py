@@ -5,8 +5,21 @@ import pytest
 
 from benchmarks import spatial
 from benchmarks.data import Box, Pair, Photo
-from benchmarks.gallery import index_of, look
-from benchmarks.geometry import OPPOSITE, Question, balanced, half_crop, misaligned, questions_of, read, won
+from benchmarks.gallery import index_of, look, open_encoder
+from benchmarks.geometry import (
+    OPPOSITE,
+    SHUFFLES,
+    Question,
+    balanced,
+    half_crop,
+    misaligned,
+    questions_of,
+    read,
+    report,
+    won,
+)
+from benchmarks.record import share, wilson
+from benchmarks.retrieval import crops, patch_windows, window_around
 from tests.support import GRID, TinyEncoder, paint_gallery
 
 WORDS = np.eye(6, dtype=np.float32)[3:]
@@ -59,6 +72,58 @@ def test_what_is_seen_is_kept(photos, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     look(encoder, photos[:5], mirrored=True, cache=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_other_photographs_in_a_folder_of_the_same_name_are_seen_anew(photos, tmp_path):
+    encoder, cache = TinyEncoder(), tmp_path / "cache"
+    look(encoder, photos[:5], cache=cache)
+    other = look(encoder, photos[5:10], cache=cache)
+    assert np.array_equal(other.pooled, look(encoder, photos[5:10]).pooled)
+
+
+def test_crops_of_mirror_images_keep_both_things_whole(photos):
+    rng = np.random.default_rng(0)
+    boxes = [Box("cup", 0.5, 0.2, 0.7, 0.3), Box("dog", 0.1, 0.4, 0.2, 1.0)]
+    for _ in range(100):
+        left, top, right, bottom = window_around(boxes, rng)
+        assert 0 <= left <= 0.1
+        assert 0 <= top <= 0.2
+        assert 0.7 <= right <= bottom == 1.0
+    mirrored = look(TinyEncoder(), photos[:2], mirrored=True)
+    whole = [(0.0, 0.0, 1.0, 1.0), (0.25, 0.0, 1.0, 1.0)]
+    for views in (crops(TinyEncoder(), photos[:2]), patch_windows(mirrored)):
+        seen = views(1, whole)
+        assert np.allclose(seen.grid(0), mirrored.grid(1), atol=1e-3)
+        assert seen.pooled.shape == (2, mirrored.pooled.shape[1])
+
+
+def test_a_share_without_spread_still_has_an_interval():
+    sure = share("x", [1.0] * 12, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    assert (sure.low, sure.high) == wilson(6, 6)
+
+
+def test_an_axis_without_questions_is_an_empty_one(photos):
+    asked = [q for q in questions_of(photos) if q.axis == "lr"]
+    margin = {
+        "native": np.zeros(len(asked)),
+        **{f"shuffled_{n}": np.zeros(len(asked)) for n in range(SHUFFLES)},
+    }
+    for name in (
+        "moment",
+        "centroid",
+        "centroid_full",
+        "moment_full",
+        "native_null",
+        "moment_null",
+        "centroid_null",
+    ):
+        margin[name] = np.ones(len(asked))
+    assert {m.name for m in report(asked, margin)} >= {"lr_moment", "ab_moment"}
+
+
+def test_an_encoder_that_is_not_there_is_said_in_a_line():
+    with pytest.raises(SystemExit, match="no_such"):
+        open_encoder("no_such", None)
 
 
 def test_an_index_of_what_was_seen_has_photograph_n_in_row_n(photos, tmp_path):
