@@ -23,13 +23,13 @@ from indexer.decode import DRAFT_MARGIN, Decoded, DecodeJob, DecodeSetup
 from indexer.encoder import Encoder, require_same_encoder
 from indexer.errors import IndexerError
 from indexer.ledger import INDEXED, UNREADABLE, LedgerRow, from_table, to_table
-from indexer.manifest import MANIFEST, IndexMissing, Manifest
+from indexer.manifest import IndexDamaged, IndexMissing, Manifest, read_manifest
 from indexer.scan import ScannedFile
 from indexer.sketch import Precision
 from indexer.sources import Collection, NoImages, find_pictures
-from indexer.store import Index, open_index, tidy, write_index
+from indexer.store import Index, is_left_over, open_index, tidy, write_index
 from indexer.stream import Encoded, Encoding, encode_here
-from indexer.workspace import BUILD, Workspace
+from indexer.workspace import BUILD, Workspace, foreign_files
 
 BATCH = 16
 FILE_SECONDS = 60.0
@@ -298,18 +298,41 @@ def _row(file: ScannedFile, decoded: Decoded | None) -> LedgerRow:
 
 
 def _claim(out: Path) -> None:
-    """Make the output folder, and refuse one that holds something else."""
+    """Make the output folder, and refuse one that holds something else, before anything in it is touched."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        foreign = [p.name for p in out.iterdir() if p.name not in (BUILD, ".lock")]
+        foreign = _foreign(out)
+    except IndexDamaged as error:
+        raise BuildRefused(
+            f"{out} holds something else, or a damaged index",
+            came=f"{error.problem} ({error.came})",
+            fix="Choose a new folder.",
+        ) from error
     except OSError as error:
         raise BuildRefused(f"{out} cannot be used as an index folder", came=error.strerror) from error
-    if foreign and not (out / MANIFEST).exists() and not (out / BUILD).exists():
+    if foreign:
         raise BuildRefused(
             f"{out} holds something else",
-            came=f"{foreign[0]} and {len(foreign) - 1} more",
+            came=foreign[0] if len(foreign) == 1 else f"{foreign[0]} and {len(foreign) - 1} more",
             fix="Choose a new folder.",
         )
+
+
+def _foreign(out: Path) -> list[str]:
+    """What lies in an output folder and shows that it is not ours: neither a manifest's nor what killed builds leave.
+
+    Beside a manifest of ours a user may keep what he likes, but not in ``build/``.
+    """
+    inside = foreign_files(out / BUILD)
+    try:
+        read_manifest(out)
+    except IndexMissing:
+        # A build writes to the folder itself only when all it has encoded is in build/.
+        begun = (out / BUILD).is_dir() and any((out / BUILD).iterdir())
+        known = (BUILD, ".lock")
+        found = [path for path in sorted(out.iterdir()) if path.name not in known]
+        inside += [path.name for path in found if not (begun and is_left_over(path))]
+    return inside
 
 
 @contextlib.contextmanager

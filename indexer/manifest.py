@@ -15,7 +15,7 @@ from indexer.sketch import Precision
 FORMAT = 1
 REFIT_GROWTH = 2.0
 MANIFEST = "manifest.json"
-REBUILD = "Build the index again: beside index IMAGES --out the same folder, after removing it."
+REBUILD = "Build the index again in a new folder: beside index IMAGES --out FOLDER."
 """What to do about a damaged index."""
 
 

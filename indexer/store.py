@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -284,8 +285,6 @@ def tidy(folder: Path) -> None:
 
     Only for the one builder that holds the folder: what it removes may be another builder's work.
     """
-    for path in folder.glob(f"*{_PART}"):
-        path.unlink(missing_ok=True)
     current: Mapping[str, DataFile] = {}
     try:
         current = read_manifest(folder).files
@@ -294,12 +293,27 @@ def tidy(folder: Path) -> None:
     except IndexMissing:
         pass
     keep = {file.name for file in current.values()}
-    for stem, suffix in _DATA_FILES.values():
-        for path in folder.glob(f"{stem}-*{suffix}"):
-            if path.name not in keep:
-                path.unlink(missing_ok=True)
+    for path in list(folder.iterdir()):
+        if path.name not in keep and is_left_over(path):
+            path.unlink(missing_ok=True)
     if current:
         _name_ledger(folder / current["ledger"].name, folder / LEDGER)
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether a file is one that builds write and no manifest keeps: a half one, or one that its checksum names.
+
+    The name alone is not enough to remove it: ``images-202311302359.parquet`` may be anyone's.
+    """
+    if path.name in {f"{name}{_PART}" for name in (MANIFEST, *map("".join, _DATA_FILES.values()))}:
+        return True
+    for stem, suffix in _DATA_FILES.values():
+        if found := re.fullmatch(f"{stem}-([0-9a-f]{{12}}){re.escape(suffix)}", path.name):
+            try:
+                return sha256_of(path).startswith(found[1])
+            except OSError:
+                return not path.exists()  # another builder has just removed it
+    return False
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,7 @@ SHARD_SECONDS = 60.0
 
 _BASIS = "basis.safetensors"
 _SAMPLE = "sample.safetensors"
+_OURS = re.compile(r"(basis|sample|shard-\d{6,})\.safetensors(\.part)?")
 
 
 class OtherSketch(IndexerError):
@@ -220,9 +222,12 @@ class Workspace:
             yield native, codes, grid
 
     def remove(self) -> None:
-        """Delete the folder: everything in it is in a finished index."""
+        """Delete the folder: everything that builds have put there is in a finished index."""
         _load_shard.cache_clear()
-        shutil.rmtree(self.folder)
+        for path in _own_files(self.folder):
+            path.unlink()
+        with suppress(OSError):  # whatever came in the meantime is not ours to delete
+            self.folder.rmdir()
 
     def _codes(self, one: _Encoded) -> Codes:
         if one.codes is not None:
@@ -260,14 +265,15 @@ class Workspace:
 
     def _resume(self) -> None:
         """Read what an interrupted run left; what another encoder or sketch left is of no use and goes."""
-        for part in self.folder.glob("*.part"):
-            part.unlink()
+        for path in _own_files(self.folder):
+            if path.suffix == ".part":
+                path.unlink()
         if self.sketcher is None and (basis := self._read(_BASIS)):
             arrays, facts = basis
             self.sketcher = Sketcher(arrays["components"], arrays["scale"], self._precision)
             self.calibration = Calibration(**facts["calibration"])
             self.grid = read_grid(arrays)
-        for path in sorted(self.folder.glob("shard-*.safetensors")):
+        for path in _own_files(self.folder, "shard-"):
             # A shard needs the basis it was made with, which is written first.
             if self.sketcher is not None and (shard := self._read(path.name)):
                 self._learn((LedgerRow(*values) for values in shard[1]["rows"]), _Shard(path))
@@ -306,6 +312,17 @@ class Workspace:
         return arrays, json.loads(metadata["facts"])
 
 
+def foreign_files(folder: Path) -> list[str]:
+    """What no build can have put where a workspace is to be, under names that start with the folder's."""
+    try:
+        found = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        return [folder.name]
+    return [f"{folder.name}/{path.name}" for path in found if not _is_ours(path)]
+
+
 class _Previous:
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -337,6 +354,20 @@ class _OpenShard:
 
 def _no_grid(*images: int) -> Packed:
     return np.zeros((*images, 0), np.uint8)
+
+
+def _own_files(folder: Path, prefix: str = "") -> list[Path]:
+    return sorted(path for path in folder.glob(f"{prefix}*") if _OURS.fullmatch(path.name))
+
+
+def _is_ours(path: Path) -> bool:
+    if not _OURS.fullmatch(path.name):
+        return False
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return "plan" in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return path.suffix == ".part" or not path.exists()  # another builder has just removed it
 
 
 @lru_cache(maxsize=4)

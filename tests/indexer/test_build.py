@@ -228,3 +228,62 @@ def test_moved_pictures_are_found_again_by_content(tmp_path: Path) -> None:
     build_index(tmp_path / "moved", out, encoder)
     assert encoder.pictures == 0
     assert open_index(out).manifest.image_root == str(tmp_path / "moved")
+
+
+# Folders of someone else -----------------------------------------------------------------------------------
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("names", "came"),
+    [
+        (["build/keep/thesis.txt", "film.mkv.part", "images-2023.parquet", "src/m.py"], "build/keep and 3 more"),
+        (["build/main.o"], "build/main.o"),
+        (["build/basis.safetensors"], "build/basis.safetensors"),
+        (["build"], "build"),
+        (["images.parquet"], "images.parquet"),
+        (["images-202311302359.parquet", "native.faiss.part"], "images-202311302359.parquet and 1 more"),
+        (["manifest.json", "film.mkv.part"], r"manifest.json is not a manifest of this version"),
+    ],
+)  # fmt: skip
+def test_what_no_build_wrote_is_refused_and_stays(tmp_path: Path, names: list[str], came: str) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("{}")
+    before = content_of(out)
+    with pytest.raises(BuildRefused, match=f"holds something else.*came .*{came}.*Choose a new folder"):
+        build_index(images, out, TinyEncoder())
+    assert content_of(out) == before
+
+
+def test_what_lies_beside_an_index_stays(tmp_path: Path) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    build_index(images, out, TinyEncoder())
+    notes = {"film.mkv.part": b"film", "images-202311302359.parquet": b"table", "src/m.py": b"code"}
+    (out / "src").mkdir()
+    for name, content in notes.items():
+        (out / name).write_bytes(content)
+    paint(images / "new.png", 77)
+    assert build_index(images, out, TinyEncoder()).encoded == 1
+    assert content_of(out).items() > notes.items()
+    assert len(list(out.glob("native-*"))) == 1
+    (out / "build").mkdir()
+    (out / "build" / "main.o").touch()
+    with pytest.raises(BuildRefused, match=r"came build/main\.o"):
+        build_index(images, out, TinyEncoder())
+
+
+@pytest.mark.parametrize(
+    "made", [[], [".lock"], ["build"], [".lock", "build", "build/sample.safetensors.part"]]
+)
+def test_a_build_killed_at_its_very_start_goes_on(tmp_path: Path, made: list[str]) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    out.mkdir()
+    for name in made:
+        (out / name).touch() if name.startswith((".", "build/")) else (out / name).mkdir()
+    assert build_index(images, out, TinyEncoder()).indexed == 3
+    assert not list(out.rglob("*.part"))
