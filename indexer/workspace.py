@@ -386,11 +386,13 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _require_same_sketch(previous: Index, k: int | None, precision: Precision | None) -> None:
     manifest = previous.manifest
-    if (k or manifest.k, precision or manifest.precision) != (manifest.k, manifest.precision):
+    k = min(k or manifest.k, manifest.encoder.dim)  # a basis has no more components than its space
+    precision = precision or manifest.precision
+    if (k, precision) != (manifest.k, manifest.precision):
         raise OtherSketch(
             f"{previous.folder} has another sketch",
             expected=f"k {manifest.k}, {manifest.precision}",
-            came=f"k {k or manifest.k}, {precision or manifest.precision}",
+            came=f"k {k}, {precision}",
             fix="Leave the options out, or add --refit, which encodes every picture again.",
         )
 

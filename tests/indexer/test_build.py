@@ -209,6 +209,13 @@ def test_refusals_name_both_sides(tmp_path: Path) -> None:
         build_index(images, out, TinyEncoder())
 
 
+def test_more_components_than_the_embedding_has_are_all_of_them(tmp_path: Path) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    for _ in range(2):
+        build_index(images, out, TinyEncoder(), k=2 * TinyEncoder().spec.dim)
+        assert open_index(out).manifest.k == TinyEncoder().spec.dim
+
+
 def test_a_second_builder_is_refused(tmp_path: Path) -> None:
     images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
 
