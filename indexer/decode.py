@@ -99,6 +99,9 @@ def decode(job: DecodeJob, setup: DecodeSetup) -> Decoded:
     except MemoryError:
         detail = "not enough memory to decode it"
         return Decoded(content_hash, length, reason=UnreadableReason.BROKEN, detail=detail)
+    except (OverflowError, ValueError) as error:  # a shape that the resampler refuses
+        detail = f"it cannot be scaled: {error}"
+        return Decoded(content_hash, length, reason=UnreadableReason.BROKEN, detail=detail)
     return Decoded(
         content_hash,
         length,

@@ -52,6 +52,11 @@ class TrapEncoder(TinyEncoder):
         return Trap(self.folder)
 
 
+class Refusing(TinyPreparer):
+    def __call__(self, image: Image.Image) -> Pixels:
+        return super().__call__(image.resize((2**31, 1)))
+
+
 class FromNowhere(TinyPreparer):
     def __reduce__(self) -> tuple[object, ...]:
         return __import__, ("no_such_module",)
@@ -261,3 +266,12 @@ def test_a_decoding_process_weighs_little(tmp_path: Path) -> None:
         (pid,) = descendants(os.getpid())
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     assert pages * os.sysconf("SC_PAGE_SIZE") < 80e6
+
+
+def test_a_shape_that_cannot_be_scaled_is_an_unreadable_picture(tmp_path: Path) -> None:
+    path = draw(tmp_path / "a.png", 8)
+    decoded = decode(DecodeJob(path), DecodeSetup(Refusing(), None, 60.0))
+    assert decoded.reason is UnreadableReason.BROKEN
+    assert decoded.detail is not None
+    assert decoded.detail.startswith("it cannot be scaled: ")
+    assert decoded.pixels is None
