@@ -150,7 +150,7 @@ def build_index(
     EncoderMismatch, IndexDamaged
         ``out`` holds an index that cannot be continued.
     WriteFailed
-        A full disk; an index that was there before is as it was.
+        A full disk, or no right to write; an index that was there before is as it was.
     BuildInterrupted
         Ctrl-C; run the same command to go on.
     """
@@ -303,6 +303,8 @@ def _claim(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         foreign = _foreign(out)
     except IndexDamaged as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         raise BuildRefused(
             f"{out} holds something else, or a damaged index",
             came=f"{error.problem} ({error.came})",
@@ -340,10 +342,19 @@ def _locked(out: Path) -> Iterator[None]:
     """Hold the folder for one builder; the system lets go of the lock when a process dies."""
     lock = filelock.FileLock(out / ".lock")
     try:
-        with lock.acquire(timeout=0):
-            yield
+        lock.acquire(timeout=0)
     except filelock.Timeout:
         raise BuildRefused(f"another build is writing to {out}", fix="Wait for it, or stop it.") from None
+    except OSError as error:
+        raise BuildRefused(
+            f"{out} cannot be written to",
+            came=error.strerror or str(error),
+            fix="Choose a folder that this user may write to.",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _previous(out: Path, encoder: Encoder) -> Index | None:

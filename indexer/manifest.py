@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,6 +18,9 @@ REFIT_GROWTH = 2.0
 MANIFEST = "manifest.json"
 REBUILD = "Build the index again in a new folder: beside index IMAGES --out FOLDER."
 """What to do about a damaged index."""
+
+
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
 
 
 class IndexMissing(IndexerError):
@@ -156,6 +160,12 @@ class Manifest:
         )
 
 
+def unreadable_file(path: Path, error: OSError) -> IndexDamaged:
+    """The error for a file of an index that the system does not let us read; only what is gone needs a new index."""
+    fix = REBUILD if error.errno in _GONE else "See to it that this user may read it, and try again."
+    return IndexDamaged(f"{path} cannot be read", came=error.strerror or str(error), fix=fix)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest alone.
 
@@ -172,7 +182,9 @@ def read_manifest(folder: Path) -> Manifest:
             expected=f"a folder with {MANIFEST}",
             fix=f"Build one: beside index IMAGES --out {folder}",
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise unreadable_file(path, error) from error
+    except UnicodeDecodeError as error:
         raise IndexDamaged(f"{path} cannot be read", came=str(error), fix=REBUILD) from error
     try:
         return Manifest.from_json(text)

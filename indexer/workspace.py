@@ -31,7 +31,7 @@ from indexer.ledger import LedgerRow, from_table, row_values
 from indexer.manifest import Calibration, IndexDamaged
 from indexer.moments import spatial_moments
 from indexer.sketch import Codes, Precision, Sketcher, fit_sketcher
-from indexer.store import Index, write_atomically
+from indexer.store import Index, write_atomically, writing
 
 Floats = NDArray[np.float32]
 
@@ -118,6 +118,7 @@ class Workspace:
         ``previous`` has another one.
     IndexDamaged
         A file of ``build/`` cannot be read.
+    WriteFailed
     """
 
     def __init__(
@@ -148,7 +149,8 @@ class Workspace:
             self.grid = previous.grid_sketcher
             self._learn(from_table(previous.images), _Previous(previous))
         self._plan = _plan(encoder.spec, self.sketcher, self.grid, self._k, self._precision, reduce_to)
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self._next_shard = 0
         self._resume()
 
@@ -224,8 +226,9 @@ class Workspace:
     def remove(self) -> None:
         """Delete the folder: everything that builds have put there is in a finished index."""
         _load_shard.cache_clear()
-        for path in _own_files(self.folder):
-            path.unlink()
+        with writing(self.folder):
+            for path in _own_files(self.folder):
+                path.unlink()
         with suppress(OSError):  # whatever came in the meantime is not ours to delete
             self.folder.rmdir()
 
@@ -265,9 +268,10 @@ class Workspace:
 
     def _resume(self) -> None:
         """Read what an interrupted run left; what another encoder or sketch left is of no use and goes."""
-        for path in _own_files(self.folder):
-            if path.suffix == ".part":
-                path.unlink()
+        with writing(self.folder):
+            for path in _own_files(self.folder):
+                if path.suffix == ".part":
+                    path.unlink()
         if self.sketcher is None and (basis := self._read(_BASIS)):
             arrays, facts = basis
             self.sketcher = Sketcher(arrays["components"], arrays["scale"], self._precision)
