@@ -24,10 +24,10 @@ from indexer.encoder import Encoder, require_same_encoder
 from indexer.errors import IndexerError
 from indexer.ledger import INDEXED, UNREADABLE, LedgerRow, from_table, to_table
 from indexer.manifest import IndexDamaged, IndexMissing, Manifest, read_manifest
-from indexer.scan import ScannedFile
+from indexer.scan import ScannedFile, escape_path
 from indexer.sketch import Precision
 from indexer.sources import Collection, NoImages, find_pictures
-from indexer.store import Index, is_left_over, open_index, tidy, write_index
+from indexer.store import Index, is_left_over, open_index, require_name, tidy, write_index
 from indexer.stream import Encoded, Encoding, encode_here
 from indexer.workspace import BUILD, Workspace, foreign_files
 
@@ -145,7 +145,7 @@ def build_index(
     ------
     UnusableFolder, BadSource, NoImages
         Nothing to index.
-    BuildRefused, OtherSketch
+    BuildRefused, OtherSketch, UnusableName
         ``out`` holds something else, another sketch, or another build is running.
     EncoderMismatch, IndexDamaged
         ``out`` holds an index that cannot be continued.
@@ -299,6 +299,7 @@ def _row(file: ScannedFile, decoded: Decoded | None) -> LedgerRow:
 
 def _claim(out: Path) -> None:
     """Make the output folder, and refuse one that holds something else, before anything in it is touched."""
+    require_name(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         foreign = _foreign(out)
@@ -315,7 +316,7 @@ def _claim(out: Path) -> None:
     if foreign:
         raise BuildRefused(
             f"{out} holds something else",
-            came=foreign[0] if len(foreign) == 1 else f"{foreign[0]} and {len(foreign) - 1} more",
+            came=escape_path(foreign[0]) + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
             fix="Choose a new folder.",
         )
 

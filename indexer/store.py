@@ -43,6 +43,7 @@ from indexer.manifest import (
     read_manifest,
     unreadable_file,
 )
+from indexer.scan import escape_path
 from indexer.sketch import Codes, Precision, Sketcher, take_codes
 
 LEDGER = "images.parquet"
@@ -55,6 +56,10 @@ _INT8_OFFSET = 128  # FAISS stores signed bytes as unsigned ones, 128 higher.
 
 class WriteFailed(IndexerError):
     """A file could not be written: the disk is full, say. What had its name before is untouched."""
+
+
+class UnusableName(IndexerError):
+    """An index folder whose path is not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +162,9 @@ def open_index(folder: Path) -> Index:
         No finished index there.
     IndexDamaged
         A file is missing, cut or changed, or of a layout this version does not read.
+    UnusableName
     """
+    require_name(folder)
     while True:
         manifest = read_manifest(folder)
         try:
@@ -167,6 +174,23 @@ def open_index(folder: Path) -> Index:
             # makes the damage real.
             if read_manifest(folder) == manifest:
                 raise
+
+
+def require_name(folder: Path) -> None:
+    """Refuse a folder that FAISS cannot be told of: it takes text, not bytes.
+
+    Raises
+    ------
+    UnusableName
+    """
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UnusableName(
+            f"{escape_path(folder)} cannot be an index folder",
+            expected="a path in UTF-8",
+            fix="Choose another name.",
+        ) from None
 
 
 def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
