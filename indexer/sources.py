@@ -6,6 +6,7 @@ picture named by a folder, a list or a table is the same image, and an index may
 
 from __future__ import annotations
 
+import codecs
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -105,7 +106,8 @@ def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | Non
     kind = source.suffix.lower()
     if kind in _LISTS and source.is_file():
         root = root or source.parent
-        files = [file for path in dict.fromkeys(_lines(source)) for file in _named(path, root)]
+        named = (file for path in dict.fromkeys(_lines(source)) for file in _named(path, root))
+        files = list({file.relative_path: file for file in named}.values())  # a.jpg and ./a.jpg are one
     elif kind in _TABLES and source.is_file():
         root = root or source.parent
         table = _table(source)
@@ -175,9 +177,11 @@ def open_original(root: Path, relative_path: str, *, reduce_to: int | None = Non
 
 
 def _lines(source: Path) -> Iterator[str]:
-    """Paths of a list, a line each; bytes that are not UTF-8 stay what they are."""
+    """Paths of a list, a line each, without a byte order mark; bytes that are not UTF-8 stay what they are."""
     try:
         with source.open("rb") as file:
+            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                file.seek(0)
             for line in file:
                 if path := line.rstrip(b"\r\n"):
                     yield os.fsdecode(path)

@@ -79,6 +79,14 @@ def test_a_list_may_lie_elsewhere_and_hold_any_name(tmp_path: Path) -> None:
             find_pictures(listed, root=tmp_path / "in")
 
 
+def test_a_list_may_begin_with_a_mark_and_name_a_picture_twice(tmp_path: Path) -> None:
+    images = gallery(tmp_path / "in", 2)
+    pack(images, images / "a.tar")
+    lines = ["0/0.png", "./0/0.png", "1/../0/0.png", "1/1.png", "a.tar", "./a.tar"]
+    (images / "list.txt").write_text("\n".join(lines), encoding="utf-8-sig")
+    assert paths(images / "list.txt") == {"0/0.png", "1/1.png", "a.tar/0/0.png", "a.tar/1/1.png"}
+
+
 def test_columns_of_a_table_go_into_the_ledger(tmp_path: Path) -> None:
     images = gallery(tmp_path / "in", 6)
     (images / "bad.png").touch()
