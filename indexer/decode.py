@@ -92,7 +92,8 @@ def decode(job: DecodeJob, setup: DecodeSetup) -> Decoded:
         opened = open_image(content, reduce_to=setup.reduce_to)
         pixels = setup.preparer(opened.image)
     except UnreadableImage as error:
-        return Decoded(content_hash, length, reason=error.reason, detail=error.detail)
+        detail = f"{error.detail}. {error.fix}" if error.fix else error.detail
+        return Decoded(content_hash, length, reason=error.reason, detail=detail)
     except OSError as error:  # a disk that fails while the file is read
         detail = error.strerror or str(error)
         return Decoded(content_hash, length, reason=UnreadableReason.BROKEN, detail=detail)
