@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -118,19 +119,17 @@ class Manifest:
         """As written to disk."""
         calibration = asdict(self.calibration)
         calibration["lambda"] = calibration.pop("lam")
-        return json.dumps(
-            {
-                "format": self.format,
-                "created": self.created,
-                "image_root": self.image_root,
-                "encoder": self.encoder.to_dict(),
-                "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
-                "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
-                "decoding": {"jpeg_reduce_to": self.jpeg_reduce_to},
-                "files": {role: asdict(file) for role, file in self.files.items()},
-            },
-            indent=2,
-        )
+        values = {
+            "format": self.format,
+            "created": self.created,
+            "image_root": self.image_root,
+            "encoder": self.encoder.to_dict(),
+            "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
+            "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
+            "decoding": {"jpeg_reduce_to": self.jpeg_reduce_to},
+            "files": {role: asdict(file) for role, file in self.files.items()},
+        }
+        return json.dumps(values | {"sha256": _digest(values)}, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
@@ -139,11 +138,14 @@ class Manifest:
         Raises
         ------
         ValueError, KeyError, TypeError
-            It is something else.
+            It is something else, or was changed since.
         """
         values: dict[str, Any] = json.loads(text)
         if values["format"] != FORMAT:
             raise ValueError(f"format {values['format']}; this version reads format {FORMAT}")
+        written = values.pop("sha256", None)  # manifests of the first builds have none
+        if written is not None and written != _digest(values):
+            raise ValueError("values that were changed after it was written")
         sketch = dict(values["sketch"])
         return cls(
             format=values["format"],
@@ -158,6 +160,11 @@ class Manifest:
             files={role: DataFile(**file) for role, file in values["files"].items()},
             jpeg_reduce_to=values.get("decoding", {}).get("jpeg_reduce_to"),
         )
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest's values, however they are laid out."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def unreadable_file(path: Path, error: OSError) -> IndexDamaged:
@@ -190,5 +197,5 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest.from_json(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexDamaged(
-            f"{path} is not a manifest of this version", came=str(error), fix=REBUILD
+            f"{path} is not a manifest as this version writes it", came=str(error), fix=REBUILD
         ) from error

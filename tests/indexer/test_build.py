@@ -253,7 +253,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
         (["build"], "build"),
         (["images.parquet"], "images.parquet"),
         (["images-202311302359.parquet", "native.faiss.part"], "images-202311302359.parquet and 1 more"),
-        (["manifest.json", "film.mkv.part"], r"manifest.json is not a manifest of this version"),
+        (["manifest.json", "film.mkv.part"], r"manifest.json is not a manifest as this version writes it"),
     ],
 )  # fmt: skip
 def test_what_no_build_wrote_is_refused_and_stays(tmp_path: Path, names: list[str], came: str) -> None:

@@ -83,10 +83,10 @@ def builder() -> Iterator[object]:
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """Everything but when it was made."""
+    """Everything but when it was made, and the checksum over that."""
     found = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
     manifest = json.loads(found.pop("manifest.json"))
-    manifest.pop("created")
+    manifest.pop("created"), manifest.pop("sha256")
     return found | {"manifest.json": json.dumps(manifest).encode()}
 
 
