@@ -317,7 +317,7 @@ def _claim(out: Path) -> None:
         raise BuildRefused(
             f"{out} holds something else",
             came=escape_path(foreign[0]) + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
-            fix="Choose a new folder.",
+            fix="Choose a new folder, or move out of this one what is no index.",
         )
 
 
@@ -332,9 +332,11 @@ def _foreign(out: Path) -> list[str]:
     except IndexMissing:
         # A build writes to the folder itself only when all it has encoded is in build/.
         begun = (out / BUILD).is_dir() and any((out / BUILD).iterdir())
-        known = (BUILD, ".lock")
-        found = [path for path in sorted(out.iterdir()) if path.name not in known]
-        inside += [path.name for path in found if not (begun and is_left_over(path))]
+        for path in sorted(out.iterdir()):
+            # Systems put hidden files anywhere: .DS_Store comes where a Mac has looked.
+            left = path.name.startswith(".") or is_left_over(path)
+            if path.name not in (BUILD, ".lock") and not (begun and left):
+                inside.append(path.name)
     return inside
 
 

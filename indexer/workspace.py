@@ -317,14 +317,19 @@ class Workspace:
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """What no build can have put where a workspace is to be, under names that start with the folder's."""
+    """What no build can have put where a workspace is to be, under names that start with the folder's.
+
+    Hidden files, which systems put anywhere, say nothing about whose folder it is.
+    """
     try:
         found = sorted(folder.iterdir())
     except FileNotFoundError:
         return []
     except NotADirectoryError:
         return [folder.name]
-    return [f"{folder.name}/{path.name}" for path in found if not _is_ours(path)]
+    return [
+        f"{folder.name}/{path.name}" for path in found if not (path.name.startswith(".") or _is_ours(path))
+    ]
 
 
 class _Previous:

@@ -153,6 +153,8 @@ indexer.build.build_index(images, out, TinyEncoder(), batch=4, progress=progress
 """
     died = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False)
     assert died.returncode == -9
+    for hidden in (".DS_Store", "build/.DS_Store"):
+        (tmp_path / "out" / hidden).touch()
     encoder = Counting()
     build_index(images, tmp_path / "out", encoder, batch=4)
     assert encoder.pictures == 20
