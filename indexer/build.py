@@ -23,13 +23,13 @@ from indexer.decode import DRAFT_MARGIN, Decoded, DecodeJob, DecodeSetup
 from indexer.encoder import Encoder, require_same_encoder
 from indexer.errors import IndexerError
 from indexer.ledger import INDEXED, UNREADABLE, LedgerRow, from_table, to_table
-from indexer.manifest import MANIFEST, IndexMissing, Manifest
-from indexer.scan import ScannedFile
+from indexer.manifest import IndexDamaged, IndexMissing, Manifest, read_manifest
+from indexer.scan import ScannedFile, escape_path
 from indexer.sketch import Precision
 from indexer.sources import Collection, NoImages, find_pictures
-from indexer.store import Index, open_index, tidy, write_index
+from indexer.store import Index, is_left_over, open_index, require_name, tidy, write_index
 from indexer.stream import Encoded, Encoding, encode_here
-from indexer.workspace import BUILD, Workspace
+from indexer.workspace import BUILD, Workspace, foreign_files
 
 BATCH = 16
 FILE_SECONDS = 60.0
@@ -145,12 +145,12 @@ def build_index(
     ------
     UnusableFolder, BadSource, NoImages
         Nothing to index.
-    BuildRefused, OtherSketch
+    BuildRefused, OtherSketch, UnusableName
         ``out`` holds something else, another sketch, or another build is running.
     EncoderMismatch, IndexDamaged
         ``out`` holds an index that cannot be continued.
     WriteFailed
-        A full disk; an index that was there before is as it was.
+        A full disk, or no right to write; an index that was there before is as it was.
     BuildInterrupted
         Ctrl-C; run the same command to go on.
     """
@@ -298,18 +298,46 @@ def _row(file: ScannedFile, decoded: Decoded | None) -> LedgerRow:
 
 
 def _claim(out: Path) -> None:
-    """Make the output folder, and refuse one that holds something else."""
+    """Make the output folder, and refuse one that holds something else, before anything in it is touched."""
+    require_name(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        foreign = [p.name for p in out.iterdir() if p.name not in (BUILD, ".lock")]
+        foreign = _foreign(out)
+    except IndexDamaged as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise BuildRefused(
+            f"{out} holds something else, or a damaged index",
+            came=f"{error.problem} ({error.came})",
+            fix="Choose a new folder.",
+        ) from error
     except OSError as error:
         raise BuildRefused(f"{out} cannot be used as an index folder", came=error.strerror) from error
-    if foreign and not (out / MANIFEST).exists() and not (out / BUILD).exists():
+    if foreign:
         raise BuildRefused(
             f"{out} holds something else",
-            came=f"{foreign[0]} and {len(foreign) - 1} more",
-            fix="Choose a new folder.",
+            came=escape_path(foreign[0]) + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""),
+            fix="Choose a new folder, or move out of this one what is no index.",
         )
+
+
+def _foreign(out: Path) -> list[str]:
+    """What lies in an output folder and shows that it is not ours: neither a manifest's nor what killed builds leave.
+
+    Beside a manifest of ours a user may keep what he likes, but not in ``build/``.
+    """
+    inside = foreign_files(out / BUILD)
+    try:
+        read_manifest(out)
+    except IndexMissing:
+        # A build writes to the folder itself only when all it has encoded is in build/.
+        begun = (out / BUILD).is_dir() and any((out / BUILD).iterdir())
+        for path in sorted(out.iterdir()):
+            # Systems put hidden files anywhere: .DS_Store comes where a Mac has looked.
+            left = path.name.startswith(".") or is_left_over(path)
+            if path.name not in (BUILD, ".lock") and not (begun and left):
+                inside.append(path.name)
+    return inside
 
 
 @contextlib.contextmanager
@@ -317,10 +345,19 @@ def _locked(out: Path) -> Iterator[None]:
     """Hold the folder for one builder; the system lets go of the lock when a process dies."""
     lock = filelock.FileLock(out / ".lock")
     try:
-        with lock.acquire(timeout=0):
-            yield
+        lock.acquire(timeout=0)
     except filelock.Timeout:
         raise BuildRefused(f"another build is writing to {out}", fix="Wait for it, or stop it.") from None
+    except OSError as error:
+        raise BuildRefused(
+            f"{out} cannot be written to",
+            came=error.strerror or str(error),
+            fix="Choose a folder that this user may write to.",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _previous(out: Path, encoder: Encoder) -> Index | None:

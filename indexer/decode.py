@@ -92,12 +92,16 @@ def decode(job: DecodeJob, setup: DecodeSetup) -> Decoded:
         opened = open_image(content, reduce_to=setup.reduce_to)
         pixels = setup.preparer(opened.image)
     except UnreadableImage as error:
-        return Decoded(content_hash, length, reason=error.reason, detail=error.detail)
+        detail = f"{error.detail}. {error.fix}" if error.fix else error.detail
+        return Decoded(content_hash, length, reason=error.reason, detail=detail)
     except OSError as error:  # a disk that fails while the file is read
         detail = error.strerror or str(error)
         return Decoded(content_hash, length, reason=UnreadableReason.BROKEN, detail=detail)
     except MemoryError:
         detail = "not enough memory to decode it"
+        return Decoded(content_hash, length, reason=UnreadableReason.BROKEN, detail=detail)
+    except (OverflowError, ValueError) as error:  # a shape that the resampler refuses
+        detail = f"it cannot be scaled: {error}"
         return Decoded(content_hash, length, reason=UnreadableReason.BROKEN, detail=detail)
     return Decoded(
         content_hash,

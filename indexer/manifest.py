@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,8 +17,11 @@ from indexer.sketch import Precision
 FORMAT = 1
 REFIT_GROWTH = 2.0
 MANIFEST = "manifest.json"
-REBUILD = "Build the index again: beside index IMAGES --out the same folder, after removing it."
+REBUILD = "Build the index again in a new folder: beside index IMAGES --out FOLDER."
 """What to do about a damaged index."""
+
+
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO)
 
 
 class IndexMissing(IndexerError):
@@ -114,19 +119,17 @@ class Manifest:
         """As written to disk."""
         calibration = asdict(self.calibration)
         calibration["lambda"] = calibration.pop("lam")
-        return json.dumps(
-            {
-                "format": self.format,
-                "created": self.created,
-                "image_root": self.image_root,
-                "encoder": self.encoder.to_dict(),
-                "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
-                "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
-                "decoding": {"jpeg_reduce_to": self.jpeg_reduce_to},
-                "files": {role: asdict(file) for role, file in self.files.items()},
-            },
-            indent=2,
-        )
+        values = {
+            "format": self.format,
+            "created": self.created,
+            "image_root": self.image_root,
+            "encoder": self.encoder.to_dict(),
+            "sketch": {"k": self.k, "precision": self.precision.value} | calibration,
+            "counts": {"indexed": self.indexed, "unreadable": dict(self.unreadable)},
+            "decoding": {"jpeg_reduce_to": self.jpeg_reduce_to},
+            "files": {role: asdict(file) for role, file in self.files.items()},
+        }
+        return json.dumps(values | {"sha256": _digest(values)}, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
@@ -135,11 +138,14 @@ class Manifest:
         Raises
         ------
         ValueError, KeyError, TypeError
-            It is something else.
+            It is something else, or was changed since.
         """
         values: dict[str, Any] = json.loads(text)
         if values["format"] != FORMAT:
             raise ValueError(f"format {values['format']}; this version reads format {FORMAT}")
+        written = values.pop("sha256", None)  # manifests of the first builds have none
+        if written is not None and written != _digest(values):
+            raise ValueError("values that were changed after it was written")
         sketch = dict(values["sketch"])
         return cls(
             format=values["format"],
@@ -154,6 +160,17 @@ class Manifest:
             files={role: DataFile(**file) for role, file in values["files"].items()},
             jpeg_reduce_to=values.get("decoding", {}).get("jpeg_reduce_to"),
         )
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest's values, however they are laid out."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def unreadable_file(path: Path, error: OSError) -> IndexDamaged:
+    """The error for a file of an index that the system does not let us read; only what is gone needs a new index."""
+    fix = REBUILD if error.errno in _GONE else "See to it that this user may read it, and try again."
+    return IndexDamaged(f"{path} cannot be read", came=error.strerror or str(error), fix=fix)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -172,11 +189,13 @@ def read_manifest(folder: Path) -> Manifest:
             expected=f"a folder with {MANIFEST}",
             fix=f"Build one: beside index IMAGES --out {folder}",
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise unreadable_file(path, error) from error
+    except UnicodeDecodeError as error:
         raise IndexDamaged(f"{path} cannot be read", came=str(error), fix=REBUILD) from error
     try:
         return Manifest.from_json(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise IndexDamaged(
-            f"{path} is not a manifest of this version", came=str(error), fix=REBUILD
+            f"{path} is not a manifest as this version writes it", came=str(error), fix=REBUILD
         ) from error

@@ -22,6 +22,10 @@ FRAME_SIDE = 336
 FRAME_ASPECT = 4
 """A frame longer than this many short sides is squeezed to it: a strip of 10,000 pixels must not take the memory of a
 hundred pictures."""
+STRIP_ASPECT = 64
+"""A picture longer than this many short sides is cut to what the tower's centre crop leaves before it is scaled:
+scaled whole it would take the memory of thousands. Its pixels may differ a little from open_clip's own; those of
+shorter pictures never do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +71,28 @@ class OpenClipPreparer:
         if self.frame_stride is None:
             return Pixels(native)
         size = frame_size(*image.size, self.frame_stride)
-        return Pixels(native, self._normalised(image.resize(size, Image.Resampling.BICUBIC)))
+        return Pixels(native, self._normalised(_scaled(image, size, Image.Resampling.BICUBIC)))
 
     def _fitted(self, image: Image.Image) -> Image.Image:
         """Resize and crop as torchvision and open_clip do, rounding included."""
         (height, width), (w, h) = self.size, image.size
         if self.resize_mode == "squash":
-            return image.resize((width, height), self._filter)
+            return _scaled(image, (width, height), self._filter)
+        kernel = self._filter
         if self.resize_mode == "shortest" and height == width:
             # Cut, not rounded, and from the side itself, as torchvision does.
             scaled = (width, int(width * h / w)) if w <= h else (int(width * w / h), width)
-            resized = image.resize(scaled, self._filter)
         else:
             ratios = h / height, w / width
             ratio = max(ratios) if self.resize_mode == "longest" else min(ratios)
             # A strip of 1000 x 3 would vanish: open_clip fails on it, here it is a line.
             scaled = max(1, round(w / ratio)), max(1, round(h / ratio))
             # open_clip forgets the filter where it crops to something other than a square.
-            shortest = self.resize_mode == "shortest"
-            resized = image.resize(scaled, Image.Resampling.BICUBIC if shortest else self._filter)
+            kernel = Image.Resampling.BICUBIC if self.resize_mode == "shortest" else kernel
+        if self.resize_mode == "shortest" and _is_strip(image):
+            resized = _scaled_centre(image, scaled, (width, height), kernel)
+        else:
+            resized = _scaled(image, scaled, kernel)
         w, h = resized.size
         if w < width or h < height:
             left, top = max(0, width - w) // 2, max(0, height - h) // 2
@@ -110,6 +117,45 @@ class OpenClipPreparer:
             table = (unit - np.float32(mean)) / np.float32(std)
             np.take(table, channels[..., channel], out=pixels[channel], mode="clip")
         return pixels
+
+
+def _is_strip(image: Image.Image) -> bool:
+    return max(image.size) > STRIP_ASPECT * min(image.size)
+
+
+def _scaled(image: Image.Image, size: tuple[int, int], kernel: Image.Resampling) -> Image.Image:
+    # Pillow keeps 32 bytes of weights for every pixel along a side, unless it may average neighbours first.
+    return image.resize(size, kernel, reducing_gap=32.0 if _is_strip(image) else None)
+
+
+def _scaled_centre(
+    image: Image.Image, scaled: tuple[int, int], size: tuple[int, int], kernel: Image.Resampling
+) -> Image.Image:
+    """The middle of a picture scaled to ``scaled``: at most ``size``, cut where its centre crop would be."""
+    width, height = (min(pair) for pair in zip(scaled, size, strict=True))
+    left, right, *x = _span(image.width, scaled[0], width)
+    top, bottom, *y = _span(image.height, scaled[1], height)
+    return image.crop((left, top, right, bottom)).resize(
+        (width, height), kernel, box=(x[0], y[0], x[1], y[1])
+    )
+
+
+def _span(side: int, scaled: int, kept: int) -> tuple[int, int, float, float]:
+    """What the middle pixels of a scaled side are made from.
+
+    Returns
+    -------
+    start, stop : int
+        Pixels of the side to cut out: what is seen, and two pixels more to each end for the filter.
+    first, last : float
+        Ends of what is seen, counted from ``start``: Pillow reads them with a precision of seven digits.
+    """
+    step = side / scaled
+    offset = round((scaled - kept) / 2)
+    margin = 2 * max(1.0, step) + 1
+    start = max(0, int(offset * step - margin))
+    stop = min(side, int((offset + kept) * step + margin) + 1)
+    return start, stop, offset * step - start, (offset + kept) * step - start
 
 
 def frame_size(width: int, height: int, stride: int) -> tuple[int, int]:

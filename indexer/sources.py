@@ -6,13 +6,14 @@ picture named by a folder, a list or a table is the same image, and an index may
 
 from __future__ import annotations
 
+import codecs
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from indexer.images import OpenedImage, open_image
 from indexer.ledger import LEDGER_SCHEMA
 from indexer.scan import (
     IMAGE_SUFFIXES,
+    SKIPPED_FOLDERS,
     ScannedFile,
     escape_path,
     format_id,
@@ -38,6 +40,8 @@ PATH = "path"
 
 _LISTS = frozenset({".txt", ".lst", ".list"})
 _TABLES = frozenset({".csv", ".parquet"})
+_MAX_LINKS = 40
+"""How many symbolic links in a row are followed, as Linux does."""
 _COLUMN_TYPES: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_date,
     pa.types.is_timestamp,
@@ -79,7 +83,7 @@ def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | Non
     source : Path
         One of
 
-        - a folder of pictures, walked to its depths; one that holds no pictures but ``.tar`` files is taken as shards;
+        - a folder of pictures, walked to its depths; ``.tar`` files at its top are taken as shards;
         - a ``.tar`` file of pictures, as webdataset writes them;
         - a ``.txt`` file with a path a line, to pictures or ``.tar`` files;
         - a ``.csv`` or ``.parquet`` file with a column ``path``; its other columns go into the ledger.
@@ -102,7 +106,8 @@ def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | Non
     kind = source.suffix.lower()
     if kind in _LISTS and source.is_file():
         root = root or source.parent
-        files = [file for path in dict.fromkeys(_lines(source)) for file in _named(path, root)]
+        named = (file for path in dict.fromkeys(_lines(source)) for file in _named(path, root))
+        files = list({file.relative_path: file for file in named}.values())  # a.jpg and ./a.jpg are one
     elif kind in _TABLES and source.is_file():
         root = root or source.parent
         table = _table(source)
@@ -114,9 +119,7 @@ def find_pictures(source: Path, *, root: Path | None = None, exclude: Path | Non
     else:
         root = source
         files = list(scan_folder(source, exclude=exclude))
-        if not any(file.problem is None for file in files):
-            shards = sorted(path for path in source.iterdir() if path.suffix.lower() == ".tar")
-            files += [file for shard in shards for file in _members(shard, root)]
+        files += [file for shard in _shards(source) for file in _members(shard, root)]
     if not files:
         raise NoImages(
             f"no pictures in {source}",
@@ -174,9 +177,11 @@ def open_original(root: Path, relative_path: str, *, reduce_to: int | None = Non
 
 
 def _lines(source: Path) -> Iterator[str]:
-    """Paths of a list, a line each; bytes that are not UTF-8 stay what they are."""
+    """Paths of a list, a line each, without a byte order mark; bytes that are not UTF-8 stay what they are."""
     try:
         with source.open("rb") as file:
+            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                file.seek(0)
             for line in file:
                 if path := line.rstrip(b"\r\n"):
                     yield os.fsdecode(path)
@@ -260,30 +265,93 @@ def _require_distinct(files: Sequence[ScannedFile]) -> None:
 # Tar shards ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Where a member's bytes are, or the name that a symbolic link stands for, or why neither is known."""
+
+    offset: int = 0
+    size: int = 0
+    link: str | None = None
+    problem: UnreadableReason | None = None
+    detail: str = ""
+
+
+def _shards(folder: Path) -> list[Path]:
+    found = (path for path in folder.iterdir() if path.suffix.lower() == ".tar")
+    return sorted(path for path in found if not path.name.startswith(".") and not path.is_dir())
+
+
 def _members(shard: Path, root: Path) -> Iterator[ScannedFile]:
-    """Pictures of a shard, found without reading them; where a name is there twice, the last one counts, as in tar."""
-    found: dict[str, ScannedFile] = {}
+    """Pictures of a shard, found without reading them; where a name is there twice, the last one counts, as in tar.
+
+    A link is the member it leads to, under its own name: tar writes the second of two hard-linked files as a link.
+    """
+    parts: dict[str, _Part] = {}
     name = escape_path(os.path.relpath(shard, root))
+    damage: ScannedFile | None = None
     try:
         with tarfile.open(shard, "r:", errors="surrogateescape") as archive:
             for member in archive:
                 archive.members = []  # type: ignore[attr-defined]  # it would keep them all
-                parts = [part for part in member.name.split("/") if part not in ("", ".")]
-                hidden = any(part.startswith(".") for part in parts)
-                if hidden or not member.isreg() or Path(member.name).suffix.lower() not in IMAGE_SUFFIXES:
-                    continue
-                path = f"{name}/{escape_path('/'.join(parts))}"
-                found[path] = ScannedFile(path, shard, size=member.size, offset=member.offset_data)
+                parts[_plain(member.name)] = _part(member, parts)
     except tarfile.TarError as error:
-        reason = UnreadableReason.TRUNCATED if found else UnreadableReason.BROKEN
-        found[name] = ScannedFile(
+        reason = UnreadableReason.TRUNCATED if parts else UnreadableReason.BROKEN
+        damage = ScannedFile(
             name, shard, problem=reason, detail=f"{error}; a shard is a plain, uncompressed tar file"
         )
     except OSError as error:
-        found[name] = inspect_file(name, shard)
-        if found[name].problem is None:
-            found[name] = ScannedFile(name, shard, problem=UnreadableReason.BROKEN, detail=str(error))
-    yield from found.values()
+        damage = inspect_file(name, shard)
+        if damage.problem is None:
+            damage = ScannedFile(name, shard, problem=UnreadableReason.BROKEN, detail=str(error))
+    for inside, part in parts.items():
+        if _is_picture(inside):
+            path = f"{name}/{escape_path(inside)}"
+            found = _followed(part, parts)
+            if found.problem is not None:
+                yield ScannedFile(path, shard, problem=found.problem, detail=found.detail)
+            else:
+                yield ScannedFile(path, shard, size=found.size, offset=found.offset)
+    if damage is not None:
+        yield damage
+
+
+def _plain(name: str) -> str:
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
+
+
+def _is_picture(name: str) -> bool:
+    """Whether a folder's scan would take a file of this name."""
+    *folders, last = name.split("/")
+    hidden = any(part.startswith(".") for part in (*folders, last))
+    skipped = any(folder.lower() in SKIPPED_FOLDERS for folder in folders)
+    return not hidden and not skipped and Path(last).suffix.lower() in IMAGE_SUFFIXES
+
+
+def _part(member: tarfile.TarInfo, before: dict[str, _Part]) -> _Part:
+    if member.isreg():
+        return _Part(member.offset_data, member.size)
+    if member.issym():
+        # From the folder it lies in. What leads out of the archive is the name of no member.
+        return _Part(link=os.path.normpath(PurePosixPath(_plain(member.name)).parent / member.linkname))
+    if member.islnk():
+        # To what the name stands for at this point: a later member of that name is another file.
+        return before.get(_plain(member.linkname)) or _dead_link(member.linkname)
+    return _Part(
+        problem=UnreadableReason.NOT_A_FILE, detail="a folder, pipe or device under a picture's name"
+    )
+
+
+def _dead_link(target: str) -> _Part:
+    detail = f"a link to {escape_path(target)}, which is not in the archive"
+    return _Part(problem=UnreadableReason.MISSING, detail=detail)
+
+
+def _followed(part: _Part, parts: dict[str, _Part]) -> _Part:
+    for _ in range(_MAX_LINKS):
+        if part.link is None:
+            return part
+        part = parts.get(part.link) or _dead_link(part.link)
+    return _Part(problem=UnreadableReason.MISSING, detail="a link that leads to itself")
 
 
 @lru_cache(maxsize=4096)

@@ -9,9 +9,11 @@ current ledger, for people and other tools.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,7 +41,9 @@ from indexer.manifest import (
     IndexMissing,
     Manifest,
     read_manifest,
+    unreadable_file,
 )
+from indexer.scan import escape_path
 from indexer.sketch import Codes, Precision, Sketcher, take_codes
 
 LEDGER = "images.parquet"
@@ -52,6 +56,10 @@ _INT8_OFFSET = 128  # FAISS stores signed bytes as unsigned ones, 128 higher.
 
 class WriteFailed(IndexerError):
     """A file could not be written: the disk is full, say. What had its name before is untouched."""
+
+
+class UnusableName(IndexerError):
+    """An index folder whose path is not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +162,9 @@ def open_index(folder: Path) -> Index:
         No finished index there.
     IndexDamaged
         A file is missing, cut or changed, or of a layout this version does not read.
+    UnusableName
     """
+    require_name(folder)
     while True:
         manifest = read_manifest(folder)
         try:
@@ -164,6 +174,23 @@ def open_index(folder: Path) -> Index:
             # makes the damage real.
             if read_manifest(folder) == manifest:
                 raise
+
+
+def require_name(folder: Path) -> None:
+    """Refuse a folder that FAISS cannot be told of: it takes text, not bytes.
+
+    Raises
+    ------
+    UnusableName
+    """
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UnusableName(
+            f"{escape_path(folder)} cannot be an index folder",
+            expected="a path in UTF-8",
+            fix="Choose another name.",
+        ) from None
 
 
 def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
@@ -180,7 +207,8 @@ def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
     """
     path = folder / file.name
     try:
-        size = path.stat().st_size
+        with path.open("rb") as file_there:
+            size = os.fstat(file_there.fileno()).st_size
         if size != file.bytes:
             raise IndexDamaged(
                 f"{path} is damaged", expected=f"{file.bytes} bytes", came=f"{size} bytes", fix=REBUILD
@@ -190,9 +218,7 @@ def check_file(folder: Path, file: DataFile, *, whole: bool) -> None:
                 f"{path} is damaged", expected=f"SHA-256 {file.sha256}", came=came, fix=REBUILD
             )
     except OSError as error:
-        raise IndexDamaged(
-            f"{path} cannot be read", came=error.strerror or str(error), fix=REBUILD
-        ) from error
+        raise unreadable_file(path, error) from error
 
 
 def write_index(
@@ -283,9 +309,11 @@ def tidy(folder: Path) -> None:
     """Remove what a killed build left in an index folder, and give the current ledger its plain name again.
 
     Only for the one builder that holds the folder: what it removes may be another builder's work.
+
+    Raises
+    ------
+    WriteFailed
     """
-    for path in folder.glob(f"*{_PART}"):
-        path.unlink(missing_ok=True)
     current: Mapping[str, DataFile] = {}
     try:
         current = read_manifest(folder).files
@@ -294,12 +322,28 @@ def tidy(folder: Path) -> None:
     except IndexMissing:
         pass
     keep = {file.name for file in current.values()}
-    for stem, suffix in _DATA_FILES.values():
-        for path in folder.glob(f"{stem}-*{suffix}"):
-            if path.name not in keep:
+    with writing(folder):
+        for path in list(folder.iterdir()):
+            if path.name not in keep and is_left_over(path):
                 path.unlink(missing_ok=True)
-    if current:
-        _name_ledger(folder / current["ledger"].name, folder / LEDGER)
+        if current:
+            _name_ledger(folder / current["ledger"].name, folder / LEDGER)
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether a file is one that builds write and no manifest keeps: a half one, or one that its checksum names.
+
+    The name alone is not enough to remove it: ``images-202311302359.parquet`` may be anyone's.
+    """
+    if path.name in {f"{name}{_PART}" for name in (MANIFEST, *map("".join, _DATA_FILES.values()))}:
+        return True
+    for stem, suffix in _DATA_FILES.values():
+        if found := re.fullmatch(f"{stem}-([0-9a-f]{{12}}){re.escape(suffix)}", path.name):
+            try:
+                return sha256_of(path).startswith(found[1])
+            except OSError:
+                return not path.exists()  # another builder has just removed it
+    return False
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -318,8 +362,29 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         Whatever had the name before still has it.
     """
     temporary = _write_part(path.parent, path.name, write)
-    temporary.replace(path)
-    _sync(path.parent)
+    with writing(path):
+        temporary.replace(path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system, FAISS or Arrow say about a file or folder into `WriteFailed`, and say what to do."""
+    try:
+        yield
+    except (OSError, RuntimeError, pa.ArrowException) as error:  # FAISS wraps what its writer meets
+        match getattr(error, "errno", None):
+            case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+                fix = "Make room and run the same command again."
+            case errno.EACCES | errno.EPERM | errno.EROFS:
+                fix = "See to it that this user may write there, and run the same command again."
+            case _:
+                fix = "Run the same command again once that is put right."
+        raise WriteFailed(
+            f"{path} cannot be written",
+            came=getattr(error, "strerror", None) or str(error).splitlines()[0],
+            fix=f"The index is as it was before. {fix}",
+        ) from error
 
 
 def sha256_of(path: Path) -> str:
@@ -388,28 +453,25 @@ def _add(folder: Path, role: str, write: Callable[[BinaryIO], object]) -> DataFi
     """Write a data file under a name that holds a part of its checksum."""
     stem, suffix = _DATA_FILES[role]
     temporary = _write_part(folder, f"{stem}{suffix}", write)
-    digest = sha256_of(temporary)
-    file = DataFile(f"{stem}-{digest[:12]}{suffix}", temporary.stat().st_size, digest)
-    temporary.replace(folder / file.name)
-    _sync(folder)
+    with writing(folder / f"{stem}{suffix}"):
+        digest = sha256_of(temporary)
+        file = DataFile(f"{stem}-{digest[:12]}{suffix}", temporary.stat().st_size, digest)
+        temporary.replace(folder / file.name)
+        _sync(folder)
     return file
 
 
 def _write_part(folder: Path, name: str, write: Callable[[BinaryIO], object]) -> Path:
     temporary = folder / f"{name}{_PART}"
     try:
-        with temporary.open("wb") as file:
+        with writing(folder / name), temporary.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-    except (OSError, RuntimeError, pa.ArrowException) as error:  # FAISS wraps what its writer meets
+    except WriteFailed:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise WriteFailed(
-            f"{folder / name} cannot be written",
-            came=getattr(error, "strerror", None) or str(error).splitlines()[0],
-            fix="The index is as it was before. Make room and run the same command again.",
-        ) from error
+        raise
     return temporary
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from indexer.encoder import Encoder
 from indexer.errors import UnreadableImage
-from indexer.manifest import IndexDamaged
+from indexer.manifest import IndexDamaged, unreadable_file
 from indexer.scan import format_id, image_id
 from indexer.sources import find_original, open_original
-from indexer.store import Index, check_file, open_index
+from indexer.store import LEDGER, Index, check_file, open_index, sha256_of
 
 SAMPLE = 16
 MIN_COSINE = 0.999
@@ -91,6 +91,13 @@ def _damaged_files(index: Index) -> Iterator[str]:
             check_file(index.folder, file, whole=True)
         except IndexDamaged as error:
             yield str(error)
+    # A folder that was copied holds the ledger twice; people and other tools read the plain name.
+    ledger, copy = index.manifest.files["ledger"], index.folder / LEDGER
+    try:
+        if copy.exists() and sha256_of(copy) != ledger.sha256:
+            yield f"{copy} is not the ledger, {ledger.name}. Copy that over it, or index the pictures again."
+    except OSError as error:
+        yield str(unreadable_file(copy, error))
 
 
 def _inconsistencies(index: Index) -> Iterator[str]:

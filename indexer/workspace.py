@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +31,7 @@ from indexer.ledger import LedgerRow, from_table, row_values
 from indexer.manifest import Calibration, IndexDamaged
 from indexer.moments import spatial_moments
 from indexer.sketch import Codes, Precision, Sketcher, fit_sketcher
-from indexer.store import Index, write_atomically
+from indexer.store import Index, write_atomically, writing
 
 Floats = NDArray[np.float32]
 
@@ -46,6 +47,7 @@ SHARD_SECONDS = 60.0
 
 _BASIS = "basis.safetensors"
 _SAMPLE = "sample.safetensors"
+_OURS = re.compile(r"(basis|sample|shard-\d{6,})\.safetensors(\.part)?")
 
 
 class OtherSketch(IndexerError):
@@ -116,6 +118,7 @@ class Workspace:
         ``previous`` has another one.
     IndexDamaged
         A file of ``build/`` cannot be read.
+    WriteFailed
     """
 
     def __init__(
@@ -146,7 +149,8 @@ class Workspace:
             self.grid = previous.grid_sketcher
             self._learn(from_table(previous.images), _Previous(previous))
         self._plan = _plan(encoder.spec, self.sketcher, self.grid, self._k, self._precision, reduce_to)
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self._next_shard = 0
         self._resume()
 
@@ -220,9 +224,13 @@ class Workspace:
             yield native, codes, grid
 
     def remove(self) -> None:
-        """Delete the folder: everything in it is in a finished index."""
+        """Delete the folder: everything that builds have put there is in a finished index."""
         _load_shard.cache_clear()
-        shutil.rmtree(self.folder)
+        with writing(self.folder):
+            for path in _own_files(self.folder):
+                path.unlink()
+        with suppress(OSError):  # whatever came in the meantime is not ours to delete
+            self.folder.rmdir()
 
     def _codes(self, one: _Encoded) -> Codes:
         if one.codes is not None:
@@ -260,14 +268,16 @@ class Workspace:
 
     def _resume(self) -> None:
         """Read what an interrupted run left; what another encoder or sketch left is of no use and goes."""
-        for part in self.folder.glob("*.part"):
-            part.unlink()
+        with writing(self.folder):
+            for path in _own_files(self.folder):
+                if path.suffix == ".part":
+                    path.unlink()
         if self.sketcher is None and (basis := self._read(_BASIS)):
             arrays, facts = basis
             self.sketcher = Sketcher(arrays["components"], arrays["scale"], self._precision)
             self.calibration = Calibration(**facts["calibration"])
             self.grid = read_grid(arrays)
-        for path in sorted(self.folder.glob("shard-*.safetensors")):
+        for path in _own_files(self.folder, "shard-"):
             # A shard needs the basis it was made with, which is written first.
             if self.sketcher is not None and (shard := self._read(path.name)):
                 self._learn((LedgerRow(*values) for values in shard[1]["rows"]), _Shard(path))
@@ -306,6 +316,22 @@ class Workspace:
         return arrays, json.loads(metadata["facts"])
 
 
+def foreign_files(folder: Path) -> list[str]:
+    """What no build can have put where a workspace is to be, under names that start with the folder's.
+
+    Hidden files, which systems put anywhere, say nothing about whose folder it is.
+    """
+    try:
+        found = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        return [folder.name]
+    return [
+        f"{folder.name}/{path.name}" for path in found if not (path.name.startswith(".") or _is_ours(path))
+    ]
+
+
 class _Previous:
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -339,6 +365,20 @@ def _no_grid(*images: int) -> Packed:
     return np.zeros((*images, 0), np.uint8)
 
 
+def _own_files(folder: Path, prefix: str = "") -> list[Path]:
+    return sorted(path for path in folder.glob(f"{prefix}*") if _OURS.fullmatch(path.name))
+
+
+def _is_ours(path: Path) -> bool:
+    if not _OURS.fullmatch(path.name):
+        return False
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return "plan" in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return path.suffix == ".part" or not path.exists()  # another builder has just removed it
+
+
 @lru_cache(maxsize=4)
 def _load_shard(path: Path) -> dict[str, Any]:
     return _load(path)[0]
@@ -355,11 +395,13 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _require_same_sketch(previous: Index, k: int | None, precision: Precision | None) -> None:
     manifest = previous.manifest
-    if (k or manifest.k, precision or manifest.precision) != (manifest.k, manifest.precision):
+    k = min(k or manifest.k, manifest.encoder.dim)  # a basis has no more components than its space
+    precision = precision or manifest.precision
+    if (k, precision) != (manifest.k, manifest.precision):
         raise OtherSketch(
             f"{previous.folder} has another sketch",
             expected=f"k {manifest.k}, {manifest.precision}",
-            came=f"k {k or manifest.k}, {precision or manifest.precision}",
+            came=f"k {k}, {precision}",
             fix="Leave the options out, or add --refit, which encodes every picture again.",
         )
 

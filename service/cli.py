@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from indexer.scan import escape_path
 from service.errors import SearchError
 from service.query import Mode, Readout, clean_query
 from service.report import (
@@ -188,7 +189,7 @@ def index(
         _print_json(summary_to_dict(summary))
     else:
         typer.echo(summary_line(summary))
-        typer.echo(f'Search it: beside search {out} "a cup to the left of a laptop"')
+        typer.echo(f'Search it: beside search {escape_path(out)} "a cup to the left of a laptop"')
     for line in unreadable_lines(summary):
         typer.echo(line, err=True)
     if summary.refit_due:
@@ -332,7 +333,9 @@ def verify(
     elif not report.problems:
         cosine = "" if report.lowest_cosine is None else f", lowest cosine {report.lowest_cosine:.6f}"
         facts = f"{report.indexed} images, {report.missing} of their files gone"
-        typer.echo(f"{index_folder} is sound: {facts}, {report.embedded} embedded again{cosine}.")
+        typer.echo(
+            f"{escape_path(index_folder)} is sound: {facts}, {report.embedded} embedded again{cosine}."
+        )
     for problem in report.problems:
         _say(problem, FAILED)
     return FAILED if report.problems else 0
@@ -350,7 +353,7 @@ def export(
 
     index = open_index(index_folder)
     export_index(index, out, ExportFormat(to))
-    typer.echo(f"{len(index)} vectors in {out}; {out / 'README.md'} says how to search them.")
+    typer.echo(f"{len(index)} vectors in {escape_path(out)}; its README.md says how to search them.")
 
 
 @app.command()
@@ -414,7 +417,7 @@ def _status(error: Exception) -> int | None:
     # Only what is loaded can have been raised.
     for module, names in {
         "indexer.encoder": ("EncoderUnavailable",),
-        "indexer.store": ("IndexMissing",),
+        "indexer.store": ("IndexMissing", "UnusableName"),
         "indexer.build": ("BuildRefused",),
         "indexer.sources": ("NoImages", "BadSource"),
         "indexer.export": ("ExportRefused",),

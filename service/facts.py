@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from indexer.manifest import Manifest
+from indexer.scan import escape_path
 
 
 def brief_facts(manifest: Manifest) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def index_facts(manifest: Manifest) -> dict[str, Any]:
         "created": manifest.created,
         "images": manifest.indexed,
         "unreadable": dict(manifest.unreadable),
-        "image_root": manifest.image_root,
+        "image_root": escape_path(manifest.image_root),
         "encoder": encoder.to_dict(),
         "sketch": {
             "k": manifest.k,

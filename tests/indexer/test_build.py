@@ -153,6 +153,8 @@ indexer.build.build_index(images, out, TinyEncoder(), batch=4, progress=progress
 """
     died = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False)
     assert died.returncode == -9
+    for hidden in (".DS_Store", "build/.DS_Store"):
+        (tmp_path / "out" / hidden).touch()
     encoder = Counting()
     build_index(images, tmp_path / "out", encoder, batch=4)
     assert encoder.pictures == 20
@@ -209,6 +211,13 @@ def test_refusals_name_both_sides(tmp_path: Path) -> None:
         build_index(images, out, TinyEncoder())
 
 
+def test_more_components_than_the_embedding_has_are_all_of_them(tmp_path: Path) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    for _ in range(2):
+        build_index(images, out, TinyEncoder(), k=2 * TinyEncoder().spec.dim)
+        assert open_index(out).manifest.k == TinyEncoder().spec.dim
+
+
 def test_a_second_builder_is_refused(tmp_path: Path) -> None:
     images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
 
@@ -228,3 +237,62 @@ def test_moved_pictures_are_found_again_by_content(tmp_path: Path) -> None:
     build_index(tmp_path / "moved", out, encoder)
     assert encoder.pictures == 0
     assert open_index(out).manifest.image_root == str(tmp_path / "moved")
+
+
+# Folders of someone else -----------------------------------------------------------------------------------
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("names", "came"),
+    [
+        (["build/keep/thesis.txt", "film.mkv.part", "images-2023.parquet", "src/m.py"], "build/keep and 3 more"),
+        (["build/main.o"], "build/main.o"),
+        (["build/basis.safetensors"], "build/basis.safetensors"),
+        (["build"], "build"),
+        (["images.parquet"], "images.parquet"),
+        (["images-202311302359.parquet", "native.faiss.part"], "images-202311302359.parquet and 1 more"),
+        (["manifest.json", "film.mkv.part"], r"manifest.json is not a manifest as this version writes it"),
+    ],
+)  # fmt: skip
+def test_what_no_build_wrote_is_refused_and_stays(tmp_path: Path, names: list[str], came: str) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("{}")
+    before = content_of(out)
+    with pytest.raises(BuildRefused, match=f"holds something else.*came .*{came}.*Choose a new folder"):
+        build_index(images, out, TinyEncoder())
+    assert content_of(out) == before
+
+
+def test_what_lies_beside_an_index_stays(tmp_path: Path) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    build_index(images, out, TinyEncoder())
+    notes = {"film.mkv.part": b"film", "images-202311302359.parquet": b"table", "src/m.py": b"code"}
+    (out / "src").mkdir()
+    for name, content in notes.items():
+        (out / name).write_bytes(content)
+    paint(images / "new.png", 77)
+    assert build_index(images, out, TinyEncoder()).encoded == 1
+    assert content_of(out).items() > notes.items()
+    assert len(list(out.glob("native-*"))) == 1
+    (out / "build").mkdir()
+    (out / "build" / "main.o").touch()
+    with pytest.raises(BuildRefused, match=r"came build/main\.o"):
+        build_index(images, out, TinyEncoder())
+
+
+@pytest.mark.parametrize(
+    "made", [[], [".lock"], ["build"], [".lock", "build", "build/sample.safetensors.part"]]
+)
+def test_a_build_killed_at_its_very_start_goes_on(tmp_path: Path, made: list[str]) -> None:
+    images, out = gallery(tmp_path / "in", 3), tmp_path / "out"
+    out.mkdir()
+    for name in made:
+        (out / name).touch() if name.startswith((".", "build/")) else (out / name).mkdir()
+    assert build_index(images, out, TinyEncoder()).indexed == 3
+    assert not list(out.rglob("*.part"))

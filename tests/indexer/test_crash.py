@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.build import build_index
+from indexer.build import BuildRefused, build_index
 from indexer.errors import IndexerError
 from indexer.manifest import read_manifest
 from indexer.store import WriteFailed, open_index
@@ -82,10 +83,10 @@ def builder() -> Iterator[object]:
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """Everything but when it was made."""
+    """Everything but when it was made, and the checksum over that."""
     found = {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
     manifest = json.loads(found.pop("manifest.json"))
-    manifest.pop("created")
+    manifest.pop("created"), manifest.pop("sha256")
     return found | {"manifest.json": json.dumps(manifest).encode()}
 
 
@@ -182,6 +183,48 @@ def test_a_full_disk_is_one_clear_line_and_the_old_index_stands(small_disk: Path
         assert len(open_index(out)) == 60
     filler.unlink()
     assert build_index(images, out, TinyEncoder(), workers=0).indexed == 100
+
+
+def test_a_disk_that_turns_read_only_is_one_clear_line(small_disk: Path, tmp_path: Path) -> None:
+    images, out = gallery(tmp_path / "in", 10), small_disk / "index"
+    build_index(images, out, TinyEncoder(), workers=0)
+    before = files(out)
+    gallery(images, 3, start=100)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(
+        BuildRefused, match=r"cannot be written to: came Read-only file system\. Choose a folder"
+    ):
+        build_index(images, out, TinyEncoder(), workers=0)
+    assert files(out) == before
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "build", "shard-000000.safetensors.part", "native.faiss.part", "manifest.json.part"]
+)
+def test_a_write_that_is_not_allowed_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The system's answer is feigned: where the tests run as root, it forbids nothing."""
+    images, out = gallery(tmp_path / "in", 10), tmp_path / "out"
+
+    def forbid(owner: object, function: str) -> None:
+        real = getattr(owner, function)
+
+        def call(*arguments: object, **options: object) -> object:
+            if str(arguments[0]).endswith(f"/{name}"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(arguments[0]))
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, function, call)
+
+    forbid(os, "open")
+    forbid(Path, "mkdir")
+    forbid(Path, "open")
+    with pytest.raises(IndexerError, match=r"Permission denied\. .*this user may write") as caught:
+        build_index(images, out, TinyEncoder(), workers=0)
+    assert isinstance(caught.value, BuildRefused if name == ".lock" else WriteFailed)
+    monkeypatch.undo()
+    assert build_index(images, out, TinyEncoder(), workers=0).indexed == 10
 
 
 LIMITED = """

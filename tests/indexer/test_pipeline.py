@@ -21,6 +21,7 @@ from indexer.errors import UnreadableReason
 from indexer.pipeline import DecodePool, DecoderUnavailable
 from indexer.prepare import OpenClipPreparer
 from indexer.store import open_index
+from tests.corpus import heic_stub
 from tests.support import TinyEncoder, TinyPreparer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,11 @@ class TrapEncoder(TinyEncoder):
     @property
     def preparer(self) -> Trap:
         return Trap(self.folder)
+
+
+class Refusing(TinyPreparer):
+    def __call__(self, image: Image.Image) -> Pixels:
+        return super().__call__(image.resize((2**31, 1)))
 
 
 class FromNowhere(TinyPreparer):
@@ -261,3 +267,21 @@ def test_a_decoding_process_weighs_little(tmp_path: Path) -> None:
         (pid,) = descendants(os.getpid())
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     assert pages * os.sysconf("SC_PAGE_SIZE") < 80e6
+
+
+def test_a_shape_that_cannot_be_scaled_is_an_unreadable_picture(tmp_path: Path) -> None:
+    path = draw(tmp_path / "a.png", 8)
+    decoded = decode(DecodeJob(path), DecodeSetup(Refusing(), None, 60.0))
+    assert decoded.reason is UnreadableReason.BROKEN
+    assert decoded.detail is not None
+    assert decoded.detail.startswith("it cannot be scaled: ")
+    assert decoded.pixels is None
+
+
+def test_what_to_do_about_a_file_is_in_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    path = tmp_path / "a.heic"
+    path.write_bytes(heic_stub())
+    decoded = decode(DecodeJob(path), DecodeSetup(TinyPreparer(), None, 60.0))
+    assert decoded.detail == "HEIC, whose decoder is not installed. Run: pip install 'beside[heif]'"

@@ -79,6 +79,14 @@ def test_a_list_may_lie_elsewhere_and_hold_any_name(tmp_path: Path) -> None:
             find_pictures(listed, root=tmp_path / "in")
 
 
+def test_a_list_may_begin_with_a_mark_and_name_a_picture_twice(tmp_path: Path) -> None:
+    images = gallery(tmp_path / "in", 2)
+    pack(images, images / "a.tar")
+    lines = ["0/0.png", "./0/0.png", "1/../0/0.png", "1/1.png", "a.tar", "./a.tar"]
+    (images / "list.txt").write_text("\n".join(lines), encoding="utf-8-sig")
+    assert paths(images / "list.txt") == {"0/0.png", "1/1.png", "a.tar/0/0.png", "a.tar/1/1.png"}
+
+
 def test_columns_of_a_table_go_into_the_ledger(tmp_path: Path) -> None:
     images = gallery(tmp_path / "in", 6)
     (images / "bad.png").touch()
@@ -139,6 +147,48 @@ def test_tar_shards(tmp_path: Path, how: str) -> None:
         assert np.array_equal(vector, vectors[path.removeprefix("a.tar/")])
     report = verify_index(tmp_path / "out", TinyEncoder(), sample=4)
     assert (report.problems, report.missing, report.embedded) == ((), 0, 4)
+
+
+def test_a_folder_and_its_tar_hold_the_same_pictures(tmp_path: Path) -> None:
+    """Links, hard and symbolic, and the folders that are left out."""
+    images = gallery(tmp_path / "in", 3)
+    first = images / "0" / "0.png"
+    (images / "hard.png").hardlink_to(first)
+    (images / "1" / "soft.png").symlink_to("../0/0.png")
+    (images / "twice.png").symlink_to("1/soft.png")
+    (images / "store").mkdir()
+    shutil.copy(first, images / "store" / "object")
+    (images / "of-store.png").symlink_to("store/object")
+    (images / "dangling.png").symlink_to("nowhere.png")
+    (images / "loop.png").symlink_to("loop.png")
+    (images / "folder.png").mkdir()
+    for skipped in ("@eaDir", ".hidden", "sub/__MACOSX"):
+        (images / skipped).mkdir(parents=True)
+        shutil.copy(first, images / skipped / "thumb.png")
+    shard = tmp_path / "a.tar"
+    with tarfile.open(shard, "w") as archive:
+        archive.add(images, ".")
+        assert any(member.islnk() for member in archive)
+    loose = {file.relative_path: file for file in find_pictures(images).files}
+    packed = {file.relative_path.removeprefix("a.tar/"): file for file in find_pictures(shard).files}
+    assert {name: file.problem for name, file in packed.items()} == {
+        name: file.problem for name, file in loose.items()
+    }
+    assert sum(file.problem is None for file in packed.values()) == 7
+    assert all(file.detail for file in packed.values() if file.problem)
+    for name in ("hard.png", "1/soft.png", "twice.png", "of-store.png"):
+        picture = open_original(tmp_path, f"a.tar/{name}").image
+        assert picture.tobytes() == open_original(images, "0/0.png").image.tobytes()
+
+
+def test_shards_and_pictures_may_lie_in_one_folder(tmp_path: Path) -> None:
+    """A picture that comes to a folder of shards takes nothing away."""
+    pack(gallery(tmp_path / "in", 4), tmp_path / "shards" / "a.tar")
+    build_index(tmp_path / "shards", tmp_path / "out", TinyEncoder(), workers=0)
+    shutil.copy(next((tmp_path / "in").rglob("*.png")), tmp_path / "shards" / "cover.png")
+    (tmp_path / "shards" / "._a.tar").write_bytes(b"what a Mac leaves")
+    summary = build_index(tmp_path / "shards", tmp_path / "out", TinyEncoder(), workers=0)
+    assert (summary.indexed, summary.encoded, summary.removed, summary.unreadable) == (5, 1, 0, {})
 
 
 def test_an_original_is_found_again_in_its_shard(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import faiss
 import numpy as np
@@ -108,6 +110,28 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, role: str, damage: st
     with pytest.raises(IndexDamaged, match=path.name) as caught:
         open_index(tmp_path / "x")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "native-"])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
+def test_a_file_that_may_not_be_read_needs_no_new_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """The system's answer is feigned: where the tests run as root, it forbids nothing."""
+    write(tmp_path / "x")
+    real = Path.open
+
+    def refused(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name.startswith(name):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(
+        IndexDamaged, match=f"cannot be read: came {os.strerror(number)}. See to it that"
+    ) as caught:
+        open_index(tmp_path / "x")
+    assert "again in a new folder" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "not json", '{"format": 99}', "\x00"])

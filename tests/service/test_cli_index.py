@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,24 @@ def test_index_takes_a_list_from_elsewhere(
     (tmp_path / "wrong.csv").write_text("name\n0000.png\n")
     assert run(["index", str(tmp_path / "wrong.csv"), "--out", str(tmp_path / "other")]) == 2
     assert "no column of paths: expected path, came name" in capsys.readouterr().err
+
+
+def test_names_that_are_not_utf8_are_shown_and_no_index_gets_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    odd, out = tmp_path / os.fsdecode(b"caf\xe9"), tmp_path / "index"
+    paint_gallery(odd, 3)
+    assert run(["index", str(odd), "--out", str(out), "--workers", "0"]) == 0
+    assert run(["info", str(out)]) == 0
+    assert f"from        {tmp_path}/caf%E9" in capsys.readouterr().out
+    assert run(["info", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["image_root"] == f"{tmp_path}/caf%E9"
+    assert run(["index", str(odd), "--out", str(odd / "index"), "--workers", "0"]) == 2
+    assert "caf%E9/index cannot be an index folder: expected a path in UTF-8" in capsys.readouterr().err
+    assert not (odd / "index").exists()
+    out.rename(odd / "index")
+    assert run(["verify", str(odd / "index"), "--no-embed"]) == 2
+    assert "cannot be an index folder" in capsys.readouterr().err
 
 
 def test_refit_is_said_to_be_due_and_done(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
