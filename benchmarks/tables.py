@@ -109,7 +109,7 @@ def render(document: Mapping[str, Any], first: Mapping[str, Any] | None = None) 
         "",
         f"Encoder: **{document['encoder']}** (weights {str(document.get('weights_sha256'))[:12]}), "
         f"{document['photos']} photographs. `compact` is a real trained model, but not CLIP.",
-        f"From `{document['command']}` at commit {document['commit']}"
+        f"From `{document['command'].partition(' --json')[0]}` at commit {document['commit']}"
         f"{' with local changes' if document['dirty'] else ''}. Intervals are 95 %, bootstrapped by photograph; "
         "of `pairwise_`, `cond_r1_` and `absent_` rows by pair of classes. Where all values are the same, Wilson's for "
         "as many photographs or pairs.",
