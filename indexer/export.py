@@ -136,7 +136,7 @@ def export_index(index: Index, out: Path, kind: ExportFormat) -> None:
         foreign = next(out.iterdir(), None)
     except OSError as error:
         raise ExportRefused(f"{out} cannot be used as a folder", came=error.strerror) from error
-    if foreign is not None and not (out / ABOUT).exists():
+    if foreign is not None and not _is_export(out):
         raise ExportRefused(f"{out} holds something else", came=foreign.name, fix="Choose a new folder.")
     basis = index.sketcher.components
     write_atomically(out / ABOUT, lambda file: file.write(json.dumps(_about(index, kind), indent=2).encode()))
@@ -149,6 +149,15 @@ def export_index(index: Index, out: Path, kind: ExportFormat) -> None:
         write_atomically(out / "vectors.npy", lambda file: _write_npy(index, file))
     else:
         write_atomically(out / "vectors.parquet", lambda file: _write_parquet(index, file))
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether a folder holds an export: others write files of these names too."""
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and {"layout", "generation"} <= about.keys()
 
 
 def _joint(index: Index, native: Floats, moments: Floats) -> Floats:

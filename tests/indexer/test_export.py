@@ -118,3 +118,9 @@ def test_an_export_replaces_an_export_and_nothing_else(index: Index, tmp_path: P
     (tmp_path / "mine" / "thesis.txt").touch()
     with pytest.raises(ExportRefused, match=r"holds something else: came thesis\.txt"):
         export_index(index, tmp_path / "mine", ExportFormat.NPY)
+    (tmp_path / "mine" / "thesis.txt").unlink()
+    for content in ("{}", "[]", "no json"):
+        (tmp_path / "mine" / "export.json").write_text(content)
+        with pytest.raises(ExportRefused, match=r"holds something else: came export\.json"):
+            export_index(index, tmp_path / "mine", ExportFormat.NPY)
+        assert (tmp_path / "mine" / "export.json").read_text() == content
