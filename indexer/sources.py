@@ -166,11 +166,19 @@ def open_original(root: Path, relative_path: str, *, reduce_to: int | None = Non
     file = find_original(root, relative_path)
     if file.problem is not None:
         raise UnreadableImage(file.problem, file.detail, name=relative_path)
-    if file.offset is None:
-        return open_image(file.path, reduce_to=reduce_to)
+    return open_image(file.path if file.offset is None else read_member(file), reduce_to=reduce_to)
+
+
+def read_member(file: ScannedFile) -> bytes:
+    """Read a member of a tar file.
+
+    Raises
+    ------
+    UnreadableImage, OSError
+    """
     with open_regular(file.path) as archive:
-        archive.seek(file.offset)
-        return open_image(archive.read(file.size), reduce_to=reduce_to)
+        archive.seek(file.offset or 0)
+        return archive.read(file.size)
 
 
 # Lists and tables ------------------------------------------------------------------------------------------

@@ -279,9 +279,12 @@ def _add_pictures(app: FastAPI) -> None:
         """Send the original file."""
         pictures = request.app.state.holder.searcher.pictures
         found = pictures[image_id]
-        path = await request.app.state.pictures.run(pictures.file, found)
+        original = await request.app.state.pictures.run(pictures.read, found)
         media_type = _MEDIA_TYPES.get(found.format or "", "application/octet-stream")
-        return FileResponse(path, media_type=media_type, headers={"cache-control": "private, no-cache"})
+        headers = {"cache-control": "private, no-cache"}
+        if isinstance(original, bytes):
+            return Response(original, media_type=media_type, headers=headers)
+        return FileResponse(original, media_type=media_type, headers=headers)
 
     @app.get("/v1/images/{image_id}/thumb", response_class=Response, tags=["pictures"])
     async def thumb(
@@ -297,7 +300,7 @@ def _add_pictures(app: FastAPI) -> None:
         tag = f'"{(found.content_hash or found.id)[:32]}-{side}"'
         headers = {"etag": tag, "cache-control": "private, max-age=300"}
         if request.headers.get("if-none-match") == tag:
-            await request.app.state.pictures.run(pictures.file, found)  # gone is gone, copy or not
+            await request.app.state.pictures.run(pictures.find, found)  # gone is gone, copy or not
             return Response(status_code=304, headers=headers)
         made = await request.app.state.pictures.run(pictures.thumbnail, found, side)
         return Response(made, media_type=THUMBNAIL_MEDIA_TYPE, headers=headers)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from indexer.errors import IndexerError, UnreadableImage
+from indexer.errors import IndexerError, UnreadableImage, UnreadableReason
 from indexer.images import encode_thumbnail, open_image
-from indexer.scan import parse_id, to_os_path
+from indexer.scan import ScannedFile, parse_id
+from indexer.sources import find_original, read_member
 from indexer.store import Index
 from service.errors import ImageGone, UnknownImage
 
@@ -80,24 +81,40 @@ class Pictures:
         """Facts of a row of the index."""
         return Picture(**{name: self._table[name][row].as_py() for name in Picture.__slots__})
 
-    def file(self, picture: Picture) -> Path:
-        """Where a picture is now.
+    def find(self, picture: Picture) -> ScannedFile:
+        """Where a picture is now: a file, or a part of a tar file.
 
         Raises
         ------
         ImageGone
-            The file is missing, unreadable, or of another size than the one indexed.
+            It is missing, unreadable, or of another size than the one indexed.
         """
-        path = to_os_path(self.root, picture.path)
         try:
-            size = path.stat().st_size if path.is_file() else None
+            found = find_original(self.root, picture.path)
         except OSError as error:
             raise ImageGone(picture.path, f"it cannot be read now ({error.strerror})") from error
-        if size is None:
+        if found.problem in (UnreadableReason.MISSING, UnreadableReason.NOT_A_FILE):
             raise ImageGone(picture.path, "there is no such file any more")
-        if picture.bytes is not None and size != picture.bytes:
+        if found.problem is not None:
+            raise ImageGone(picture.path, f"it cannot be read now ({found.detail})")
+        if picture.bytes is not None and found.size != picture.bytes:
             raise ImageGone(picture.path, "the file has changed since")
-        return path
+        return found
+
+    def read(self, picture: Picture) -> Path | bytes:
+        """The original: the path of a file, or what a tar file holds.
+
+        Raises
+        ------
+        ImageGone
+        """
+        found = self.find(picture)
+        if found.offset is None:
+            return found.path
+        try:
+            return read_member(found)
+        except (OSError, UnreadableImage) as error:
+            raise ImageGone(picture.path, f"it cannot be read now ({error})") from error
 
     def thumbnail(self, picture: Picture, side: int) -> bytes:
         """Make or recall a small JPEG, upright and without metadata.
@@ -110,16 +127,16 @@ class Pictures:
         Raises
         ------
         ImageGone
-            As :meth:`file`, or the file is no picture any more.
+            As :meth:`find`, or the file is no picture any more.
         """
         key = (picture.id, side)
-        path = self.file(picture)
+        self.find(picture)
         with self._lock:
             if key in self._thumbnails:
                 self._thumbnails.move_to_end(key)
                 return self._thumbnails[key]
         try:
-            made = encode_thumbnail(open_image(path, reduce_to=side).image, side)
+            made = encode_thumbnail(open_image(self.read(picture), reduce_to=side).image, side)
         except UnreadableImage as error:
             raise ImageGone(picture.path, f"it cannot be read now ({error.detail})") from error
         with self._lock:

@@ -339,7 +339,7 @@ class Searcher:
         for row in np.unique(np.linspace(0, len(self.index) - 1, 3).astype(int)) if len(self.index) else ():
             try:
                 reduce_to = self.index.manifest.jpeg_reduce_to
-                image = open_image(self.pictures.file(self.pictures.at(row)), reduce_to=reduce_to).image
+                image = open_image(self.pictures.read(self.pictures.at(row)), reduce_to=reduce_to).image
             except (UnreadableImage, ImageGone):
                 continue
             again = self.encoder.encode_images([self.encoder.prepare(image)]).pooled[0]

@@ -163,7 +163,7 @@ def test_replaced_and_deleted_files(tmp_path: Path) -> None:
     index = open_index(out)
     pictures = Pictures(index, images)
     deleted = pictures[f"{image_id('deleted.bmp'):016x}"]
-    for ask in (pictures.file, lambda picture: pictures.thumbnail(picture, 160)):
+    for ask in (pictures.read, lambda picture: pictures.thumbnail(picture, 160)):
         with pytest.raises(ImageGone, match=r"deleted\.bmp"):
             ask(deleted)
     encoder = Witness()

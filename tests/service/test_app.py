@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import shutil
+import tarfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ import pytest
 from PIL import Image
 from pydantic import TypeAdapter
 
+from indexer.build import build_index
 from indexer.store import open_index
 from parser import QueryParser
 from service.errors import InexactDevice, NoDevice, SearchError
@@ -302,6 +304,29 @@ def test_pictures(client, gallery):
     again = client.get(facts["thumb"], params={"side": 160}, headers={"if-none-match": thumb.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert problem(client.get(facts["thumb"], params={"side": 161}), 422)["allowed"] == [160, 320, 640, 1280]
+
+
+def test_pictures_in_a_tar_file(tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    paint_gallery(images, 2)
+    content = (images / "0001.png").read_bytes()
+    with tarfile.open(images / "shard.tar", "w") as archive:
+        archive.add(images / "0001.png", "one.png")
+    out = tmp_path / "index"
+    build_index(images, out, TinyEncoder(), workers=0)
+    with Running(
+        Settings(index=out), lambda: Searcher(open_index(out), TinyEncoder(), QueryParser())
+    ) as running:
+        client = running.wait().client
+        hits = client.get("/v1/search?q=red").json()["hits"]
+        (inside,) = (hit["id"] for hit in hits if hit["path"] == "shard.tar/one.png")
+        file = client.get(f"/v1/images/{inside}/file")
+        assert (file.status_code, file.headers["content-type"], file.content) == (200, "image/png", content)
+        assert client.get(f"/v1/images/{inside}/thumb").headers["content-type"] == "image/jpeg"
+        (images / "shard.tar").write_bytes(b"")
+        for tail in ("file", "thumb"):
+            problem(client.get(f"/v1/images/{inside}/{tail}"), 410)
 
 
 @pytest.mark.parametrize(

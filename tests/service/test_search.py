@@ -277,7 +277,7 @@ def test_pictures(tmp_path):
             pictures[name]
     (images / "b.png").unlink()
     with pytest.raises(ImageGone, match="no such file"):
-        pictures.file(pictures[ids["b.png"]])
+        pictures.find(pictures[ids["b.png"]])
     (images / "c.png").write_bytes(b"x" * (images / "c.png").stat().st_size)
     with pytest.raises(ImageGone, match="cannot be read"):
         pictures.thumbnail(pictures[ids["c.png"]], 160)
