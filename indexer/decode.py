@@ -14,12 +14,12 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from indexer.encoder import Pixels, Preparer
 from indexer.errors import UnreadableImage, UnreadableReason
 from indexer.images import open_image
-from indexer.scan import open_regular
+from indexer.scan import read_regular
 
 DRAFT_MARGIN = 2
 """How many times the pixels a tower needs a reduced JPEG keeps on its short side. At 1 the pooled vectors of
@@ -84,8 +84,7 @@ def decode(job: DecodeJob, setup: DecodeSetup) -> Decoded:
     """Read, hash, decode and prepare one file; every failure is about the file and is returned, never raised."""
     content_hash, length = None, None
     try:
-        with open_regular(job.path) as file:
-            content = _read(file, job)
+        content = read_regular(job.path, job.offset, job.size)
         content_hash, length = hashlib.sha256(content).hexdigest(), len(content)
         if content_hash == job.known_hash:
             return Decoded(content_hash, length)
@@ -113,18 +112,6 @@ def decode(job: DecodeJob, setup: DecodeSetup) -> Decoded:
         detail="; ".join(opened.warnings) or None,
         pixels=pixels,
     )
-
-
-def _read(file: BinaryIO, job: DecodeJob) -> bytes:
-    if job.offset is None:
-        return file.read()
-    file.seek(job.offset)
-    content = file.read(job.size)
-    if len(content) < job.size:
-        raise UnreadableImage(
-            UnreadableReason.TRUNCATED, f"the archive ends {job.size - len(content):,} bytes early"
-        )
-    return content
 
 
 # Messages --------------------------------------------------------------------------------------------------

@@ -372,6 +372,33 @@ def open_regular(path: Path) -> BufferedReader:
     return open(descriptor, "rb")  # noqa: PTH123  a descriptor
 
 
+def read_regular(path: Path, offset: int | None = None, size: int = 0) -> bytes:
+    """Read a plain file, or the part of an archive that is a file.
+
+    Parameters
+    ----------
+    offset, size : int, optional
+        Where the part begins, and its bytes; without them the whole file.
+
+    Raises
+    ------
+    UnreadableImage
+        As `open_regular`, or with `TRUNCATED` where the archive ends too early.
+    OSError
+        A disk that fails while the file is read.
+    """
+    with open_regular(path) as file:
+        if offset is None:
+            return file.read()
+        file.seek(offset)
+        content = file.read(size)
+    if len(content) < size:
+        raise UnreadableImage(
+            UnreadableReason.TRUNCATED, f"the archive ends {size - len(content):,} bytes early"
+        )
+    return content
+
+
 def content_hash(path: Path) -> str:
     """Return the SHA-256 of a file's bytes as 64 hexadecimal digits, read in pieces.
 

@@ -30,7 +30,7 @@ from indexer.scan import (
     escape_path,
     format_id,
     inspect_file,
-    open_regular,
+    read_regular,
     scan_folder,
     to_os_path,
 )
@@ -166,19 +166,17 @@ def open_original(root: Path, relative_path: str, *, reduce_to: int | None = Non
     file = find_original(root, relative_path)
     if file.problem is not None:
         raise UnreadableImage(file.problem, file.detail, name=relative_path)
-    return open_image(file.path if file.offset is None else read_member(file), reduce_to=reduce_to)
+    return open_image(content_of(file), reduce_to=reduce_to)
 
 
-def read_member(file: ScannedFile) -> bytes:
-    """Read a member of a tar file.
+def content_of(file: ScannedFile) -> Path | bytes:
+    """The path of a file, or the bytes of a member of a tar file.
 
     Raises
     ------
     UnreadableImage, OSError
     """
-    with open_regular(file.path) as archive:
-        archive.seek(file.offset or 0)
-        return archive.read(file.size)
+    return file.path if file.offset is None else read_regular(file.path, file.offset, file.size)
 
 
 # Lists and tables ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from indexer.errors import IndexerError, UnreadableImage, UnreadableReason
 from indexer.images import encode_thumbnail, open_image
 from indexer.scan import ScannedFile, parse_id
-from indexer.sources import find_original, read_member
+from indexer.sources import content_of, find_original
 from indexer.store import Index
 from service.errors import ImageGone, UnknownImage
 
@@ -92,7 +92,7 @@ class Pictures:
         try:
             found = find_original(self.root, picture.path)
         except OSError as error:
-            raise ImageGone(picture.path, f"it cannot be read now ({error.strerror})") from error
+            raise _unreadable_now(picture, error) from error
         if found.problem in (UnreadableReason.MISSING, UnreadableReason.NOT_A_FILE):
             raise ImageGone(picture.path, "there is no such file any more")
         if found.problem is not None:
@@ -109,12 +109,10 @@ class Pictures:
         ImageGone
         """
         found = self.find(picture)
-        if found.offset is None:
-            return found.path
         try:
-            return read_member(found)
+            return content_of(found)
         except (OSError, UnreadableImage) as error:
-            raise ImageGone(picture.path, f"it cannot be read now ({error})") from error
+            raise _unreadable_now(picture, error) from error
 
     def thumbnail(self, picture: Picture, side: int) -> bytes:
         """Make or recall a small JPEG, upright and without metadata.
@@ -130,15 +128,15 @@ class Pictures:
             As :meth:`find`, or the file is no picture any more.
         """
         key = (picture.id, side)
-        self.find(picture)
+        found = self.find(picture)
         with self._lock:
             if key in self._thumbnails:
                 self._thumbnails.move_to_end(key)
                 return self._thumbnails[key]
         try:
-            made = encode_thumbnail(open_image(self.read(picture), reduce_to=side).image, side)
-        except UnreadableImage as error:
-            raise ImageGone(picture.path, f"it cannot be read now ({error.detail})") from error
+            made = encode_thumbnail(open_image(content_of(found), reduce_to=side).image, side)
+        except (OSError, UnreadableImage) as error:
+            raise _unreadable_now(picture, error) from error
         with self._lock:
             if key not in self._thumbnails:
                 self._thumbnails[key] = made
@@ -146,3 +144,8 @@ class Pictures:
             while self._cached > self._cache_bytes:
                 self._cached -= len(self._thumbnails.popitem(last=False)[1])
         return made
+
+
+def _unreadable_now(picture: Picture, error: OSError | UnreadableImage) -> ImageGone:
+    why = error.detail if isinstance(error, UnreadableImage) else error.strerror or str(error)
+    return ImageGone(picture.path, f"it cannot be read now ({why})")
