@@ -20,7 +20,7 @@ import torch
 from benchmarks.data import Photo, load_photos
 from benchmarks.gallery import Seen, index_of
 from benchmarks.geometry import Question, Texts, questions_of
-from benchmarks.heads import FEWEST_FOLDS, SEED, folds_of, look_with
+from benchmarks.heads import SEED, folds_of, look_with, number_of_folds
 from benchmarks.record import DEFAULT_DATA, Metric, parser, share, write_result
 from benchmarks.retrieval import Scorer, answers_of, pairwise, patch_windows, pools
 from benchmarks.sketches import Curve, measure_sketches, plot
@@ -37,11 +37,9 @@ WEIGHTS = tuple(itertools.product((1.6, 2.4, 3.2, 4.8, 7.2), (1.0, 2.0, 3.0, 4.5
 def main() -> None:
     """Measure from the command line."""
     options = parser(__doc__ or "")
-    options.add_argument("--folds", type=int, default=3)
+    options.add_argument("--folds", type=number_of_folds, default=3)
     options.add_argument("--cache", type=Path, help="the towers' outputs, kept for the next run")
     given = options.parse_args()
-    if given.folds < FEWEST_FOLDS:
-        options.error(f"--folds {given.folds}: at least {FEWEST_FOLDS}, one to train on and one to measure")
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
     features = cached_features(given.cache, photos)
     curves: list[tuple[int, dict[str, Curve]]] = []
@@ -110,7 +108,7 @@ def statement_ranks(
     found: Mapping[tuple[float, float], dict[str, list[float]]],
 ) -> None:
     """Add where the first photograph stands for which a statement holds, by the weights of place and presence."""
-    pictures = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(seen.pooled))])
+    pictures = scorer.sketch(seen)
     for question, right in answers_of(questions).values():
         native, place, presence = scorer.terms(question, pictures)
         for weights, values in found.items():

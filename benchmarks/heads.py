@@ -15,6 +15,7 @@ either would gain for the time it costs.
 from __future__ import annotations
 
 import math
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,15 +53,13 @@ _LEAST_SHOWN = 3
 def main() -> None:
     """Cross-validate from the command line."""
     options = parser(__doc__ or "")
-    options.add_argument("--folds", type=int, default=3)
+    options.add_argument("--folds", type=number_of_folds, default=3)
     options.add_argument("--cache", type=Path, help="the towers' outputs, kept for the next run")
     options.add_argument(
         "--image-size", type=int, default=IMAGE_SIZE, help=f"pixels, a multiple of {PATCH * SIDE}"
     )
     options.add_argument("--both-ways", action="store_true", help="mean of a picture and its mirror image")
     given = options.parse_args()
-    if given.folds < FEWEST_FOLDS:
-        options.error(f"--folds {given.folds}: at least {FEWEST_FOLDS}, one to train on and one to measure")
     if given.image_size <= 0 or given.image_size % (PATCH * SIDE):
         options.error(f"--image-size {given.image_size}: must be a multiple of {PATCH * SIDE}")
     photos = load_photos(given.data or DEFAULT_DATA / "coco" / "train")
@@ -103,6 +102,14 @@ def both_ways(features: Features) -> Features:
         tokens[0, n] = (here + there.flip(1)) / 2
     tokens[1] = tokens[0].flip(2)
     return replace(features, tokens=tokens.reshape(features.tokens.shape))
+
+
+def number_of_folds(given: str) -> int:
+    """Read ``--folds``."""
+    folds = int(given)
+    if folds < FEWEST_FOLDS:
+        raise ArgumentTypeError(f"{folds}: at least {FEWEST_FOLDS}, one to train on and one to measure")
+    return folds
 
 
 def folds_of(photos: int, folds: int) -> Iterator[tuple[Rows, Rows]]:

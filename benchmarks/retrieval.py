@@ -11,7 +11,7 @@ themselves too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,9 +24,7 @@ from benchmarks.gallery import Seen, look_at
 from benchmarks.geometry import OPPOSITE, Question, Texts, difference, won
 from benchmarks.record import Metric, share
 from indexer.encoder import Encoder
-from indexer.grid import pool_tokens
 from indexer.images import open_image
-from indexer.moments import spatial_moments
 from parser.relation import Relation, SpatialRelation
 from service.query import Mode, Readout
 from service.readout import displacement_direction
@@ -77,14 +75,14 @@ class Scorer:
         self.searcher = searcher
         self.text = text
 
-    def sketch(self, native: Floats, grids: Sequence[Floats]) -> Pictures:
-        """Sketch patch grids (H, W, D) as the index does."""
+    def sketch(self, seen: Seen) -> Pictures:
+        """Sketch patch grids as the index does."""
         index = self.searcher.index
         assert index.grid_sketcher is not None
-        moments = np.stack([spatial_moments(grid) for grid in grids])
-        cells = np.stack([pool_tokens(grid, index.grid_sketcher.side) for grid in grids])
-        decoded = index.sketcher.decode(index.sketcher.encode(moments))
-        return Pictures(native, decoded, index.grid_sketcher.encode(cells))
+        decoded = index.sketcher.decode(index.sketcher.encode(seen.moments()))
+        return Pictures(
+            seen.pooled, decoded, index.grid_sketcher.encode(seen.cells(index.grid_sketcher.side))
+        )
 
     def terms(self, question: Question, pictures: Pictures) -> tuple[Doubles, Doubles, Doubles]:
         """Native score, place and presence, (N,) each."""
@@ -148,8 +146,7 @@ def pools(
     views: Views,
 ) -> Iterator[Pool]:
     """The pool of each question that has one."""
-    plain = scorer.sketch(seen.pooled, [seen.grid(n) for n in range(len(photos))])
-    flipped = scorer.sketch(mirrored.pooled, [mirrored.grid(n) for n in range(len(photos))])
+    plain, flipped = scorer.sketch(seen), scorer.sketch(mirrored)
     holds: dict[tuple[str, str, str], list[int]] = {}
     for q in questions:
         holds.setdefault((q.a, q.relation, q.b), []).append(q.photo)
@@ -165,14 +162,9 @@ def pools(
             mirrors = holds[q.a, q.relation, q.b][: REVERSED - len(other)]
             pool += flipped[mirrors]
             cropped = REVERSED - len(other) - len(mirrors)
-            for number, each in enumerate(
-                np.array_split(np.arange(cropped), len(mirrors)) if mirrors else []
-            ):
-                if len(each):
-                    n = mirrors[number]
-                    kept = _mirrored_boxes(photos[n], q)
-                    crops = views(n, [window_around(kept, rng) for _ in each])
-                    pool += scorer.sketch(crops.pooled, [crops.grid(k) for k in range(len(each))])
+            for number, n in enumerate(mirrors[:cropped]):
+                kept, each = _mirrored_boxes(photos[n], q), range(number, cropped, len(mirrors))
+                pool += scorer.sketch(views(n, [window_around(kept, rng) for _ in each]))
             kinds = len(other), len(mirrors), cropped
             lone = [n for n in range(len(photos)) if (q.a in classes[n]) != (q.b in classes[n])]
             if lone:
@@ -196,17 +188,18 @@ def _mirrored_boxes(photo: Photo, question: Question) -> list[Box]:
     return [Box(b.name, 1 - b.x1, b.y0, 1 - b.x0, b.y1) for b in photo.boxes if b.name in names]
 
 
+def _outwards(window: Window, width: int, height: int) -> tuple[int, int, int, int]:
+    """Edges of a window in whole pixels or patches, rounded so that nothing is lost."""
+    left, top, right, bottom = window
+    return int(left * width), int(top * height), math.ceil(right * width), math.ceil(bottom * height)
+
+
 def crops(encoder: Encoder, photos: Sequence[Photo]) -> Views:
     """Parts of mirror images as the encoder sees pictures that hold nothing else."""
 
     def show(number: int, windows: Sequence[Window]) -> Seen:
         image = ImageOps.mirror(open_image(photos[number].path).image)
-        width, height = image.size
-        boxes = [
-            (int(x0 * width), int(y0 * height), math.ceil(x1 * width), math.ceil(y1 * height))
-            for x0, y0, x1, y1 in windows
-        ]
-        return look_at(encoder, (partial(image.crop, box) for box in boxes))
+        return look_at(encoder, (partial(image.crop, _outwards(one, *image.size)) for one in windows))
 
     return show
 
@@ -220,10 +213,8 @@ def patch_windows(mirrored: Seen) -> Views:
     def show(number: int, windows: Sequence[Window]) -> Seen:
         tokens = mirrored.grid(number)
         height, width = tokens.shape[:2]
-        parts = [
-            tokens[int(y0 * height) : math.ceil(y1 * height), int(x0 * width) : math.ceil(x1 * width)]
-            for x0, y0, x1, y1 in windows
-        ]
+        edges = [_outwards(one, width, height) for one in windows]
+        parts = [tokens[top:bottom, left:right] for left, top, right, bottom in edges]
         means = np.stack([part.mean(axis=(0, 1)) for part in parts])
         pooled = means / (np.linalg.norm(means, axis=1, keepdims=True) + 1e-12)
         return Seen(pooled.astype(np.float32), [part.astype(np.float16) for part in parts])
@@ -231,14 +222,7 @@ def patch_windows(mirrored: Seen) -> Views:
     return show
 
 
-def reversed_pools(
-    questions: Sequence[Question],
-    photos: Sequence[Photo],
-    seen: Seen,
-    mirrored: Seen,
-    scorer: Scorer,
-    views: Views,
-) -> list[Metric]:
+def reversed_pools(found: Iterable[Pool], scorer: Scorer) -> list[Metric]:
     """Pairwise accuracy and R@1 against reversed geometry, multipliers, and pools with one thing absent.
 
     ``pairwise_lr_whole_`` counts natural and mirrored photographs alone, no crops.
@@ -249,7 +233,7 @@ def reversed_pools(
     table: dict[str, list[float]] = {}
     clusters: dict[str, list[str]] = {"lr": [], "ab": []}
     kinds = np.zeros(3)
-    for pool in pools(questions, photos, seen, mirrored, scorer, views):
+    for pool in found:
         q = pool.question
         score = scorer.parts(q, pool.pictures)
         clusters[q.axis].append(" ".join(sorted((q.a, q.b))))
@@ -376,9 +360,7 @@ def mirror_ranking(
     asked = [q for q in questions if q.axis == "lr"]
     table: dict[str, list[float]] = {}
     for q in asked:
-        native = np.stack([seen.pooled[q.photo], mirrored.pooled[q.photo]])
-        both = scorer.sketch(native, [seen.grid(q.photo), mirrored.grid(q.photo)])
-        parts = scorer.parts(q, both)
+        parts = scorer.parts(q, scorer.sketch(seen[[q.photo]] + mirrored[[q.photo]]))
         for name, values in _combined(parts).items():
             if name in names:
                 table.setdefault(names[name], []).append(float(won(values[0] - values[1])))

@@ -17,7 +17,7 @@ from benchmarks.data import Photo, load_photos
 from benchmarks.gallery import index_of, look, open_encoder
 from benchmarks.geometry import Texts, margins, questions_of, report
 from benchmarks.record import DEFAULT_DATA, Metric, encoder_parser, write_result
-from benchmarks.retrieval import Scorer, captions, crops, mirror_ranking, reversed_pools, statements
+from benchmarks.retrieval import Scorer, captions, crops, mirror_ranking, pools, reversed_pools, statements
 from benchmarks.sketches import measure_sketches
 from indexer.encoder import COMPACT, Encoder
 from parser import QueryParser
@@ -113,7 +113,7 @@ def measure(
             Metric("lambda", calibration.lam, "ratio", n=len(photos)),
             *report(questions, margins(questions, text, seen, index)),
             *mirror_ranking(questions, photos, seen, mirrored, scorer),
-            *reversed_pools(questions, photos, seen, mirrored, scorer, crops(encoder, photos)),
+            *reversed_pools(pools(questions, photos, seen, mirrored, scorer, crops(encoder, photos)), scorer),
             *statements(searcher, questions, photos),
             *captions(searcher, photos),
         ]

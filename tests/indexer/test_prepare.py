@@ -20,6 +20,13 @@ def noise(width: int, height: int) -> Image.Image:
     return Image.fromarray(np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
+def said_elsewhere(script: str, preparer: OpenClipPreparer) -> str:
+    """What a script prints in a process of its own, with the preparer pickled on its standard input."""
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, input=pickle.dumps(preparer), capture_output=True, cwd=ROOT, check=True)
+    return ran.stdout.decode().strip()
+
+
 @pytest.mark.parametrize("size", [(64, 64), (48, 80)])
 @pytest.mark.parametrize("mode", ["shortest", "longest", "squash"])
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
@@ -63,14 +70,7 @@ assert decoded.reason is None
 assert (decoded.pixels.native.max(axis=(1, 2)) * 255).round().tolist() == [51, 102, 204]
 print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", script],
-        input=pickle.dumps(preparer),
-        capture_output=True,
-        cwd=ROOT,
-        check=True,
-    )
-    assert int(ran.stdout) < 600_000  # kB; opened, the strip takes 500 MB of them
+    assert int(said_elsewhere(script, preparer)) < 600_000  # kB; opened, the strip takes 500 MB of them
 
 
 def test_it_travels_to_a_process_without_torch() -> None:
@@ -81,12 +81,5 @@ from PIL import Image
 pixels = pickle.load(sys.stdin.buffer)(Image.new("RGB", (640, 480), (1, 2, 3)))
 print(pixels.native.shape, pixels.dense.shape, "torch" in sys.modules)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", script],
-        input=pickle.dumps(preparer),
-        capture_output=True,
-        cwd=ROOT,
-        check=True,
-    )
-    assert ran.stdout.decode().strip() == "(3, 32, 32) (3, 336, 448) False"
+    assert said_elsewhere(script, preparer) == "(3, 32, 32) (3, 336, 448) False"
     assert preparer.short_side == 336
